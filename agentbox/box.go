@@ -31,16 +31,16 @@ func ParseBoxID(s string) (BoxID, error) {
 }
 
 // String returns twelve lower-case hex digits.
-func (id BoxID) String() string { return hex.EncodeToString(id[:]) }
+func (box BoxID) String() string { return hex.EncodeToString(box[:]) }
 
 // MarshalText implements encoding.TextMarshaler, so that an ID is a string in JSON.
-func (id BoxID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+func (box BoxID) MarshalText() ([]byte, error) { return []byte(box.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (id *BoxID) UnmarshalText(b []byte) error {
+func (box *BoxID) UnmarshalText(b []byte) error {
 	v, err := ParseBoxID(string(b))
 	if err == nil {
-		*id = v
+		*box = v
 	}
 	return err
 }

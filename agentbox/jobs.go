@@ -33,16 +33,16 @@ func ParseJobID(s string) (JobID, error) {
 }
 
 // String returns "j-" and eight lower-case hex digits.
-func (id JobID) String() string { return jobPrefix + hex.EncodeToString(id[:]) }
+func (j JobID) String() string { return jobPrefix + hex.EncodeToString(j[:]) }
 
 // MarshalText implements encoding.TextMarshaler, so that an ID is a string in JSON.
-func (id JobID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+func (j JobID) MarshalText() ([]byte, error) { return []byte(j.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (id *JobID) UnmarshalText(b []byte) error {
+func (j *JobID) UnmarshalText(b []byte) error {
 	v, err := ParseJobID(string(b))
 	if err == nil {
-		*id = v
+		*j = v
 	}
 	return err
 }

@@ -25,83 +25,83 @@ type faultDisk struct {
 	dark bool                  // from the step on, everything fails
 }
 
-func (d *faultDisk) next(op string) error {
-	d.mu.Lock()
-	d.step++
-	hit := d.step == d.at || d.dark && d.at > 0 && d.step > d.at
-	d.mu.Unlock()
-	if hit && d.do != nil {
-		return d.do(op)
+func (fd *faultDisk) next(op string) error {
+	fd.mu.Lock()
+	fd.step++
+	hit := fd.step == fd.at || fd.dark && fd.at > 0 && fd.step > fd.at
+	fd.mu.Unlock()
+	if hit && fd.do != nil {
+		return fd.do(op)
 	}
 	return nil
 }
 
-func (d *faultDisk) steps() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.step
+func (fd *faultDisk) steps() int {
+	fd.mu.Lock()
+	defer fd.mu.Unlock()
+	return fd.step
 }
 
-func (d *faultDisk) Create(name string) (disk.File, error) {
-	if err := d.next("create " + name); err != nil {
+func (fd *faultDisk) Create(name string) (disk.File, error) {
+	if err := fd.next("create " + name); err != nil {
 		return nil, &fs.PathError{Op: "create", Path: name, Err: err}
 	}
-	f, err := d.OS.Create(name)
+	f, err := fd.OS.Create(name)
 	if err != nil {
 		return nil, err
 	}
-	d.log.created(name)
-	return &faultFile{f, d, name}, nil
+	fd.log.created(name)
+	return &faultFile{f, fd, name}, nil
 }
 
-func (d *faultDisk) Open(name string, write bool) (disk.File, error) {
-	f, err := d.OS.Open(name, write)
+func (fd *faultDisk) Open(name string, write bool) (disk.File, error) {
+	f, err := fd.OS.Open(name, write)
 	if err != nil {
 		return nil, err
 	}
-	return &faultFile{f, d, name}, nil
+	return &faultFile{f, fd, name}, nil
 }
 
-func (d *faultDisk) Rename(oldName, newName string) error {
-	if err := d.next("rename " + newName); err != nil {
+func (fd *faultDisk) Rename(oldName, newName string) error {
+	if err := fd.next("rename " + newName); err != nil {
 		return &fs.PathError{Op: "rename", Path: newName, Err: err}
 	}
-	d.log.renamed(oldName, newName)
-	return d.OS.Rename(oldName, newName)
+	fd.log.renamed(oldName, newName)
+	return fd.OS.Rename(oldName, newName)
 }
 
-func (d *faultDisk) Remove(name string) error {
-	if err := d.next("remove " + name); err != nil {
+func (fd *faultDisk) Remove(name string) error {
+	if err := fd.next("remove " + name); err != nil {
 		return &fs.PathError{Op: "remove", Path: name, Err: err}
 	}
-	d.log.removed(name)
-	return d.OS.Remove(name)
+	fd.log.removed(name)
+	return fd.OS.Remove(name)
 }
 
-func (d *faultDisk) Link(oldName, newName string) error {
-	if err := d.next("link " + newName); err != nil {
+func (fd *faultDisk) Link(oldName, newName string) error {
+	if err := fd.next("link " + newName); err != nil {
 		return &fs.PathError{Op: "link", Path: newName, Err: err}
 	}
-	return d.OS.Link(oldName, newName)
+	return fd.OS.Link(oldName, newName)
 }
 
-func (d *faultDisk) SyncDir(dir string) error {
-	if err := d.next("syncdir " + dir); err != nil {
+func (fd *faultDisk) SyncDir(dir string) error {
+	if err := fd.next("syncdir " + dir); err != nil {
 		return &fs.PathError{Op: "sync", Path: dir, Err: err}
 	}
-	d.log.syncedDir(dir)
-	return d.OS.SyncDir(dir)
+	fd.log.syncedDir(dir)
+	return fd.OS.SyncDir(dir)
 }
 
-func (d *faultDisk) Free(dir string) (int64, error) {
+func (fd *faultDisk) Free(dir string) (int64, error) {
 	// The index asks before each write: that is a step of it.
-	if err := d.next("free"); err != nil {
+	if err := fd.next("free"); err != nil {
 		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: syscall.EIO}
 	}
-	if d.full {
+	if fd.full {
 		return 0, nil
 	}
-	return d.OS.Free(dir)
+	return fd.OS.Free(dir)
 }
 
 type faultFile struct {

@@ -45,8 +45,8 @@ type GCReport struct {
 }
 
 // add adds a line to the report.
-func (r *GCReport) add(kind, name string, bytes int64, why string) {
-	r.Items = append(r.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Reason: why})
+func (g *GCReport) add(kind, name string, bytes int64, why string) {
+	g.Items = append(g.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Reason: why})
 }
 
 // GC removes expired names, evicts manifests while a quota is exceeded, and frees the space of
@@ -121,42 +121,42 @@ type collection struct {
 	unreadable error
 }
 
-func (g *collection) run(ctx context.Context) error {
-	err := g.s.names.expire(g.o.DryRun, g.grace, func(n blob.Name) {
-		g.report.add("name", n.Namespace+"/"+n.Key, 0, "expired "+n.Expires.Format(time.RFC3339))
+func (col *collection) run(ctx context.Context) error {
+	err := col.s.names.expire(col.o.DryRun, col.grace, func(n blob.Name) {
+		col.report.add("name", n.Namespace+"/"+n.Key, 0, "expired "+n.Expires.Format(time.RFC3339))
 	})
 	if err != nil {
 		return err
 	}
-	roots, err := g.s.roots()
+	roots, err := col.s.roots()
 	if err != nil {
 		return err
 	}
-	if !g.o.DryRun {
-		if err := g.s.completeIndex(ctx, roots.all()); err != nil {
+	if !col.o.DryRun {
+		if err := col.s.completeIndex(ctx, roots.all()); err != nil {
 			return err
 		}
 	}
-	if err := g.markRoots(ctx, roots); err != nil {
+	if err := col.markRoots(ctx, roots); err != nil {
 		return err
 	}
-	before := g.s.space.usedBytes()
-	if err := g.evict(ctx, roots); err != nil {
+	before := col.s.space.usedBytes()
+	if err := col.evict(ctx, roots); err != nil {
 		return err
 	}
-	if err := g.mark(ctx); err != nil {
+	if err := col.mark(ctx); err != nil {
 		return err
 	}
-	if err := g.sweep(ctx); err != nil {
+	if err := col.sweep(ctx); err != nil {
 		return err
 	}
-	if !g.o.DryRun {
-		g.report.Freed = before - g.s.space.usedBytes()
+	if !col.o.DryRun {
+		col.report.Freed = before - col.s.space.usedBytes()
 	}
-	if len(g.o.Drop) > 0 {
+	if len(col.o.Drop) > 0 {
 		return nil // everything in Drop is removed
 	}
-	return g.unreadable
+	return col.unreadable
 }
 
 // candidate is a manifest that may be evicted.
@@ -167,17 +167,17 @@ type candidate struct {
 
 // evict removes manifests from the index until everything fits. It decides by what it saw at its
 // start, and drop checks each manifest again.
-func (g *collection) evict(ctx context.Context, roots roots) error {
-	g.owners = map[agentbox.Digest]index.Meta{}
+func (col *collection) evict(ctx context.Context, roots roots) error {
+	col.owners = map[agentbox.Digest]index.Meta{}
 	var may []candidate
-	err := g.s.index.EachMeta(ctx, func(d agentbox.Digest, m index.Meta) error {
-		g.owners[d] = m
+	err := col.s.index.EachMeta(ctx, func(d agentbox.Digest, m index.Meta) error {
+		col.owners[d] = m
 		switch {
-		case roots.keeps(d), g.s.guard.isHeld(d):
-		case slices.Contains(g.o.Drop, d):
+		case roots.keeps(d), col.s.guard.isHeld(d):
+		case slices.Contains(col.o.Drop, d):
 			may = append(may, candidate{d, m})
-		case g.s.cfg.Now().Sub(m.Created) < g.grace:
-			g.report.Recent++
+		case col.s.cfg.Now().Sub(m.Created) < col.grace:
+			col.report.Recent++
 		default:
 			may = append(may, candidate{d, m})
 		}
@@ -187,27 +187,27 @@ func (g *collection) evict(ctx context.Context, roots roots) error {
 		return err
 	}
 	sort.Slice(may, func(i, j int) bool { return evictsBefore(may[i].meta, may[j].meta) })
-	plan := g.plan()
+	plan := col.plan()
 	for _, c := range may {
 		why := plan.why(c.meta)
-		if slices.Contains(g.o.Drop, c.digest) {
+		if slices.Contains(col.o.Drop, c.digest) {
 			why = "it was removed"
-			if err := g.dropChunks(ctx, c.digest); err != nil {
+			if err := col.dropChunks(ctx, c.digest); err != nil {
 				return err
 			}
-		} else if g.unreadable != nil {
+		} else if col.unreadable != nil {
 			continue // its chunks would stay
 		}
 		if why == "" {
 			continue
 		}
-		gone, err := g.drop(c)
+		gone, err := col.drop(c)
 		if err != nil {
 			return err
 		}
 		if gone {
 			plan.freed(c.meta)
-			g.report.add(string(c.meta.Kind), c.digest.String(), c.meta.Charged, why)
+			col.report.add(string(c.meta.Kind), c.digest.String(), c.meta.Charged, why)
 		}
 	}
 	return nil
@@ -215,14 +215,14 @@ func (g *collection) evict(ctx context.Context, roots roots) error {
 
 // dropChunks exempts the chunks of a dropped manifest from the grace period. If the manifest cannot
 // be read, its chunks are left to a later gc.
-func (g *collection) dropChunks(ctx context.Context, d agentbox.Digest) error {
-	m, err := g.s.Manifest(ctx, d)
+func (col *collection) dropChunks(ctx context.Context, d agentbox.Digest) error {
+	m, err := col.s.Manifest(ctx, d)
 	if err != nil && !mayFetch(err) {
 		return err
 	}
-	g.dropped[shortDigest(d)] = struct{}{}
+	col.dropped[shortDigest(d)] = struct{}{}
 	for _, c := range m.Chunks {
-		g.dropped[shortDigest(c.Digest)] = struct{}{}
+		col.dropped[shortDigest(c.Digest)] = struct{}{}
 	}
 	return nil
 }
@@ -238,50 +238,50 @@ func evictsBefore(a, b index.Meta) bool {
 }
 
 // drop removes a manifest from the index, unless it was opened or named since evict looked.
-func (g *collection) drop(c candidate) (bool, error) {
-	if g.o.DryRun {
-		delete(g.owners, c.digest)
+func (col *collection) drop(c candidate) (bool, error) {
+	if col.o.DryRun {
+		delete(col.owners, c.digest)
 		return true, nil
 	}
-	g.s.names.mu.Lock()
-	defer g.s.names.mu.Unlock()
-	g.s.pins.mu.Lock()
-	defer g.s.pins.mu.Unlock()
-	roots, err := g.s.roots()
+	col.s.names.mu.Lock()
+	defer col.s.names.mu.Unlock()
+	col.s.pins.mu.Lock()
+	defer col.s.pins.mu.Unlock()
+	roots, err := col.s.roots()
 	if err != nil {
 		return false, err
 	}
-	g.s.metaMu.Lock()
-	defer g.s.metaMu.Unlock()
+	col.s.metaMu.Lock()
+	defer col.s.metaMu.Unlock()
 	if roots.keeps(c.digest) {
 		return false, nil
 	}
 	// Includes what was charged since evict looked.
-	now, _, err := g.s.index.Meta(c.digest)
+	now, _, err := col.s.index.Meta(c.digest)
 	if err != nil {
 		return false, err
 	}
-	if gone, err := g.dropMeta(c.digest); err != nil || !gone {
+	if gone, err := col.dropMeta(c.digest); err != nil || !gone {
 		return false, err
 	}
-	g.s.space.uncharge(now.Kind, now.Charged)
-	g.s.checked.Delete(c.digest)
-	delete(g.owners, c.digest)
+	col.s.space.uncharge(now.Kind, now.Charged)
+	col.s.checked.Delete(c.digest)
+	delete(col.owners, c.digest)
 	return true, nil
 }
 
 // dropMeta holds the guard's lock from its check until the metadata is removed, so that a caller
 // that holds the manifest afterwards finds it gone.
-func (g *collection) dropMeta(d agentbox.Digest) (bool, error) {
-	g.s.guard.mu.Lock()
-	defer g.s.guard.mu.Unlock()
+func (col *collection) dropMeta(d agentbox.Digest) (bool, error) {
+	col.s.guard.mu.Lock()
+	defer col.s.guard.mu.Unlock()
 	// Opened since evict looked.
-	if g.s.guard.manifests[d] > 0 {
+	if col.s.guard.manifests[d] > 0 {
 		return false, nil
 	}
 	var b index.Batch
 	b.DropMeta(d)
-	return true, g.s.index.Apply(&b)
+	return true, col.s.index.Apply(&b)
 }
 
 // plan is how much has to be removed.
@@ -294,25 +294,25 @@ type plan struct {
 // plan computes how much has to be removed to satisfy the total quota, the free space of the disk
 // and the quota of each kind, each with the bytes about to be written. If the free space is
 // unknown, only the quotas count.
-func (g *collection) plan() *plan {
-	free, err := g.s.fs.Free(g.s.cfg.Dir)
-	sp := &g.s.space
+func (col *collection) plan() *plan {
+	free, err := col.s.fs.Free(col.s.cfg.Dir)
+	sp := &col.s.space
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	p := &plan{all: g.o.All, kinds: map[blob.Kind]int64{}}
+	p := &plan{all: col.o.All, kinds: map[blob.Kind]int64{}}
 	if sp.quota.Total > 0 {
-		p.total = sp.used + sp.reserved + g.o.Need - sp.quota.Total
+		p.total = sp.used + sp.reserved + col.o.Need - sp.quota.Total
 	}
 	if err == nil {
-		p.total = max(p.total, g.s.cfg.KeepFree+sp.reserved+g.o.Need-free)
+		p.total = max(p.total, col.s.cfg.KeepFree+sp.reserved+col.o.Need-free)
 	}
 	for kind, limit := range sp.quota.Kinds {
 		if limit <= 0 {
 			continue
 		}
 		p.kinds[kind] = sp.kinds[kind] - limit
-		if kind == g.o.Kind {
-			p.kinds[kind] += g.o.Need
+		if kind == col.o.Kind {
+			p.kinds[kind] += col.o.Need
 		}
 	}
 	return p

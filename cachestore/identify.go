@@ -53,13 +53,13 @@ func (s *Store) checkFast(d agentbox.Digest, p []byte) error {
 
 // dropFingerprints removes the fingerprints of chunks that are gone. They would remain correct, but
 // the index would grow with everything that was ever in the store.
-func (g *collection) dropFingerprints(ctx context.Context) error {
+func (col *collection) dropFingerprints(ctx context.Context) error {
 	var b index.Batch
-	err := g.s.index.EachFingerprint(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {
-		if _, ok := g.needed[shortDigest(d)]; ok {
+	err := col.s.index.EachFingerprint(ctx, func(f blob.Fingerprint, d agentbox.Digest) error {
+		if _, ok := col.needed[shortDigest(d)]; ok {
 			return nil
 		}
-		if _, ok, err := g.s.index.Chunk(d); ok || err != nil {
+		if _, ok, err := col.s.index.Chunk(d); ok || err != nil {
 			return err
 		}
 		b.DropFingerprint(f)
@@ -68,5 +68,5 @@ func (g *collection) dropFingerprints(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return g.s.index.Apply(&b)
+	return col.s.index.Apply(&b)
 }

@@ -31,11 +31,11 @@ func newControlledSource(src Source) *controlledSource {
 	return &controlledSource{Source: src, asked: map[agentbox.Digest]int{}, hold: map[agentbox.Digest]chan struct{}{}}
 }
 
-func (w *controlledSource) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
-	w.mu.Lock()
-	w.asked[d]++
-	hold, spoil := w.hold[d], w.corrupt
-	w.mu.Unlock()
+func (c *controlledSource) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	c.mu.Lock()
+	c.asked[d]++
+	hold, spoil := c.hold[d], c.corrupt
+	c.mu.Unlock()
 	if hold != nil {
 		select {
 		case <-hold:
@@ -43,7 +43,7 @@ func (w *controlledSource) Get(ctx context.Context, d agentbox.Digest, max int) 
 			return nil, ctx.Err()
 		}
 	}
-	b, err := w.Source.Get(ctx, d, max)
+	b, err := c.Source.Get(ctx, d, max)
 	if err == nil && spoil {
 		b = bytes.Clone(b)
 		b[len(b)/2] ^= 1
@@ -51,11 +51,11 @@ func (w *controlledSource) Get(ctx context.Context, d agentbox.Digest, max int) 
 	return b, err
 }
 
-func (w *controlledSource) total() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (c *controlledSource) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	n := 0
-	for _, times := range w.asked {
+	for _, times := range c.asked {
 		n += times
 	}
 	return n
@@ -326,12 +326,12 @@ type unreadableDisk struct {
 	path atomic.Pointer[string]
 }
 
-func (d *unreadableDisk) Open(name string, write bool) (disk.File, error) {
-	f, err := d.OS.Open(name, write)
+func (u *unreadableDisk) Open(name string, write bool) (disk.File, error) {
+	f, err := u.OS.Open(name, write)
 	if err != nil {
 		return nil, err
 	}
-	return unreadableFile{f, d, name}, nil
+	return unreadableFile{f, u, name}, nil
 }
 
 type unreadableFile struct {
@@ -340,11 +340,11 @@ type unreadableFile struct {
 	name string
 }
 
-func (f unreadableFile) ReadAt(p []byte, off int64) (int, error) {
-	if deaf := f.d.path.Load(); deaf != nil && filepath.Base(*deaf) == filepath.Base(f.name) {
-		return 0, &fs.PathError{Op: "read", Path: f.name, Err: syscall.ENOMEM}
+func (u unreadableFile) ReadAt(p []byte, off int64) (int, error) {
+	if deaf := u.d.path.Load(); deaf != nil && filepath.Base(*deaf) == filepath.Base(u.name) {
+		return 0, &fs.PathError{Op: "read", Path: u.name, Err: syscall.ENOMEM}
 	}
-	return f.File.ReadAt(p, off)
+	return u.File.ReadAt(p, off)
 }
 
 // A host that cannot read just now has lost nothing: no block is asked for again and written over.

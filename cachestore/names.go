@@ -52,18 +52,18 @@ type names struct {
 //
 // It returns the name as signed, with times in whole seconds. A zero Created means now. The error
 // is Missing when the store has no key, and otherwise that of AddName.
-func (t *names) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
-	if t.key == nil {
+func (ns *names) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
+	if ns.key == nil {
 		return n, agentbox.Errorf(agentbox.Missing, "the store has no key to sign names with")
 	}
 	if n.Created.IsZero() {
-		n.Created = t.now()
+		n.Created = ns.now()
 	}
-	n, err := n.Sign(t.key)
+	n, err := n.Sign(ns.key)
 	if err != nil {
 		return n, err
 	}
-	return n, t.AddName(ctx, n)
+	return n, ns.AddName(ctx, n)
 }
 
 // AddName adds a name that anybody signed. Its manifest must be in the store. The name of a key is
@@ -74,38 +74,38 @@ func (t *names) Publish(ctx context.Context, n blob.Name) (blob.Name, error) {
 // The error is Corrupt when the name is malformed or not signed by its producer, and NotFound when
 // the store does not have the manifest. A name of an untrusted producer is stored as well. Lookup
 // does not return it until the producer is trusted.
-func (t *names) AddName(ctx context.Context, n blob.Name) error {
+func (ns *names) AddName(ctx context.Context, n blob.Name) error {
 	if err := n.Verify(); err != nil {
 		return err
 	}
-	release := t.manifests.hold(n.Manifest)
+	release := ns.manifests.hold(n.Manifest)
 	defer release()
-	if err := t.manifests.known(ctx, n.Manifest); err != nil {
+	if err := ns.manifests.known(ctx, n.Manifest); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old, err := t.read(nameFile(n.Namespace, n.Key))
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	old, err := ns.read(nameFile(n.Namespace, n.Key))
 	switch {
 	case agentbox.CodeOf(err) == agentbox.NotFound, agentbox.CodeOf(err) == agentbox.Corrupt:
-		return t.write(n, "")
+		return ns.write(n, "")
 	case err != nil:
 		return err
 	case old.Manifest == n.Manifest:
-		if t.supersedes(n, old) {
-			return t.write(n, "")
+		if ns.supersedes(n, old) {
+			return ns.write(n, "")
 		}
 		return nil
-	case old.Expired(t.now()):
-		return t.write(n, "")
+	case old.Expired(ns.now()):
+		return ns.write(n, "")
 	}
-	return t.resolveConflict(old, n)
+	return ns.resolveConflict(old, n)
 }
 
 // supersedes reports whether n should replace old, a name of the same key and manifest: if only n
 // is trusted, or if both or neither are and n does not expire earlier.
-func (t *names) supersedes(n, old blob.Name) bool {
-	if trusted := t.trusts(n); trusted != t.trusts(old) {
+func (ns *names) supersedes(n, old blob.Name) bool {
+	if trusted := ns.trusts(n); trusted != ns.trusts(old) {
 		return trusted
 	}
 	return n.Expires.IsZero() || !old.Expires.IsZero() && !n.Expires.Before(old.Expires)
@@ -113,12 +113,12 @@ func (t *names) supersedes(n, old blob.Name) bool {
 
 // resolveConflict decides between two names of one key. Both stay on disk: a key with two results
 // means that a build is not reproducible or that a member lies, and a person has to see both.
-func (t *names) resolveConflict(old, n blob.Name) error {
-	t.log.Error("store: two results for one key", "namespace", n.Namespace, "key", n.Key, "here", old.Manifest.Short(), "new", n.Manifest.Short())
-	if t.trusts(n) && !t.trusts(old) {
-		return errors.Join(t.write(old, alarmSuffix), t.write(n, ""))
+func (ns *names) resolveConflict(old, n blob.Name) error {
+	ns.log.Error("store: two results for one key", "namespace", n.Namespace, "key", n.Key, "here", old.Manifest.Short(), "new", n.Manifest.Short())
+	if ns.trusts(n) && !ns.trusts(old) {
+		return errors.Join(ns.write(old, alarmSuffix), ns.write(n, ""))
 	}
-	if err := t.write(n, alarmSuffix); err != nil {
+	if err := ns.write(n, alarmSuffix); err != nil {
 		return err
 	}
 	return agentbox.Errorf(agentbox.Conflict, "%s/%s stands for %s already, not for %s", n.Namespace, n.Key, old.Manifest.Short(), n.Manifest.Short()).
@@ -126,51 +126,51 @@ func (t *names) resolveConflict(old, n blob.Name) error {
 }
 
 // trusts reports whether a name's producer is this store or is trusted by the configuration now.
-func (t *names) trusts(n blob.Name) bool {
-	if t.key != nil && bytes.Equal(n.Producer, t.key.Public().(ed25519.PublicKey)) {
+func (ns *names) trusts(n blob.Name) bool {
+	if ns.key != nil && bytes.Equal(n.Producer, ns.key.Public().(ed25519.PublicKey)) {
 		return true
 	}
-	return t.trusted != nil && t.trusted(n.Producer)
+	return ns.trusted != nil && ns.trusted(n.Producer)
 }
 
 // nameFile returns the name of a key's file in names/.
 func nameFile(namespace, key string) string { return hashed(namespace, key) }
 
 // write writes a name's file, or with alarmSuffix the file of the name that lost. Callers hold mu.
-func (t *names) write(n blob.Name, suffix string) error {
+func (ns *names) write(n blob.Name, suffix string) error {
 	b, err := n.Encode()
 	if err != nil {
 		return err
 	}
-	err = t.hostError(disk.Replace(t.fs, t.path(namesDir, nameFile(n.Namespace, n.Key)+suffix), b))
-	t.notify()
+	err = ns.hostError(disk.Replace(ns.fs, ns.path(namesDir, nameFile(n.Namespace, n.Key)+suffix), b))
+	ns.notify()
 	return err
 }
 
 // notify calls changed. Callers hold mu.
-func (t *names) notify() {
-	if t.changed != nil {
-		t.changed()
+func (ns *names) notify() {
+	if ns.changed != nil {
+		ns.changed()
 	}
 }
 
 // read reads and verifies a name, trusted or not. The error is NotFound when there is no such file,
 // and Corrupt when it is damaged or holds the name of another key: files that were moved must not
 // change what a key means.
-func (t *names) read(file string) (blob.Name, error) {
-	b, err := disk.ReadFile(t.fs, t.path(namesDir, file), maxNameFile)
+func (ns *names) read(file string) (blob.Name, error) {
+	b, err := disk.ReadFile(ns.fs, ns.path(namesDir, file), maxNameFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return blob.Name{}, notFound("no such name")
 	}
 	if err != nil {
-		return blob.Name{}, t.hostError(err)
+		return blob.Name{}, ns.hostError(err)
 	}
 	n, err := blob.DecodeName(b)
 	if err != nil {
-		return n, agentbox.Errorf(agentbox.Corrupt, "%s: %w", t.path(namesDir, file), err)
+		return n, agentbox.Errorf(agentbox.Corrupt, "%s: %w", ns.path(namesDir, file), err)
 	}
 	if nameFile(n.Namespace, n.Key) != strings.TrimSuffix(file, alarmSuffix) {
-		return n, agentbox.Errorf(agentbox.Corrupt, "%s holds the name of another key", t.path(namesDir, file))
+		return n, agentbox.Errorf(agentbox.Corrupt, "%s holds the name of another key", ns.path(namesDir, file))
 	}
 	return n, nil
 }
@@ -178,12 +178,12 @@ func (t *names) read(file string) (blob.Name, error) {
 // Lookup returns the name of a key. The error is NotFound when there is none, when it has expired,
 // or when its producer is not trusted now. It is Corrupt when the file is damaged, until the key is
 // published again. The manifest is in the store, but its chunks may not be.
-func (t *names) Lookup(namespace, key string) (blob.Name, error) {
+func (ns *names) Lookup(namespace, key string) (blob.Name, error) {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return blob.Name{}, err
 	}
-	n, err := t.read(nameFile(namespace, key))
-	if err == nil && (n.Expired(t.now()) || !t.trusts(n)) {
+	n, err := ns.read(nameFile(namespace, key))
+	if err == nil && (n.Expired(ns.now()) || !ns.trusts(n)) {
 		err = notFound("no such name")
 	}
 	if agentbox.CodeOf(err) == agentbox.NotFound {
@@ -195,10 +195,10 @@ func (t *names) Lookup(namespace, key string) (blob.Name, error) {
 // Names returns the trusted names of a namespace that have not expired and whose keys begin with
 // prefix, sorted by namespace and key. An empty namespace selects all. It skips damaged files. It
 // reads and verifies every name of the store.
-func (t *names) Names(namespace, prefix string) ([]blob.Name, error) {
+func (ns *names) Names(namespace, prefix string) ([]blob.Name, error) {
 	out := []blob.Name{}
-	err := t.each(func(file string, n blob.Name, err error) error {
-		if err != nil || strings.HasSuffix(file, alarmSuffix) || n.Expired(t.now()) || !t.trusts(n) {
+	err := ns.each(func(file string, n blob.Name, err error) error {
+		if err != nil || strings.HasSuffix(file, alarmSuffix) || n.Expired(ns.now()) || !ns.trusts(n) {
 			return nil
 		}
 		if (namespace == "" || n.Namespace == namespace) && strings.HasPrefix(n.Key, prefix) {
@@ -214,13 +214,13 @@ func (t *names) Names(namespace, prefix string) ([]blob.Name, error) {
 
 // each calls f for every file of names in any order, including the names that lost a conflict. For
 // a damaged file, f gets the error. It holds no lock, so names may be added or removed meanwhile.
-func (t *names) each(f func(file string, n blob.Name, err error) error) error {
-	files, err := t.list(namesDir)
+func (ns *names) each(f func(file string, n blob.Name, err error) error) error {
+	files, err := ns.list(namesDir)
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
-		n, err := t.read(file)
+		n, err := ns.read(file)
 		if err := f(file, n, err); err != nil {
 			return err
 		}
@@ -230,32 +230,32 @@ func (t *names) each(f func(file string, n blob.Name, err error) error) error {
 
 // Unpublish removes a name and its alarm. The manifest becomes evictable unless another root keeps
 // it. The error is NotFound when there is no such name.
-func (t *names) Unpublish(namespace, key string) error {
+func (ns *names) Unpublish(namespace, key string) error {
 	if err := blob.CheckKey(namespace, key); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	defer t.notify()
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	defer ns.notify()
 	file := nameFile(namespace, key)
-	if err := t.fs.Remove(t.path(namesDir, file)); err != nil {
+	if err := ns.fs.Remove(ns.path(namesDir, file)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return notFound("the store has nothing for %s/%s", namespace, key)
 		}
-		return t.hostError(err)
+		return ns.hostError(err)
 	}
-	if err := t.fs.Remove(t.path(namesDir, file+alarmSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.hostError(err)
+	if err := ns.fs.Remove(ns.path(namesDir, file+alarmSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return ns.hostError(err)
 	}
-	return t.hostError(t.fs.SyncDir(t.path(namesDir)))
+	return ns.hostError(ns.fs.SyncDir(ns.path(namesDir)))
 }
 
 // Untrusted lists the names whose producers are not trusted now, expired or not. These are what a
 // revoked member made, for the caller to remove.
-func (t *names) Untrusted() ([]blob.Name, error) {
+func (ns *names) Untrusted() ([]blob.Name, error) {
 	out := []blob.Name{}
-	err := t.each(func(file string, n blob.Name, err error) error {
-		if err == nil && !strings.HasSuffix(file, alarmSuffix) && !t.trusts(n) {
+	err := ns.each(func(file string, n blob.Name, err error) error {
+		if err == nil && !strings.HasSuffix(file, alarmSuffix) && !ns.trusts(n) {
 			out = append(out, n)
 		}
 		return nil
@@ -272,11 +272,11 @@ type Alarm struct {
 
 // Alarms lists the keys with more than one result, until they are unpublished. The producers may be
 // untrusted.
-func (t *names) Alarms() ([]Alarm, error) {
+func (ns *names) Alarms() ([]Alarm, error) {
 	out := []Alarm{}
-	err := t.each(func(file string, n blob.Name, err error) error {
+	err := ns.each(func(file string, n blob.Name, err error) error {
 		if base, ok := strings.CutSuffix(file, alarmSuffix); ok && err == nil {
-			kept, err := t.read(base)
+			kept, err := ns.read(base)
 			if err == nil {
 				out = append(out, Alarm{Kept: kept, Lost: n})
 			}
@@ -289,11 +289,11 @@ func (t *names) Alarms() ([]Alarm, error) {
 // expire removes the files of names that expired more than a grace period ago. It calls tell for
 // each name that it removes, or would remove. During the grace period, Lookup does not return an
 // expired name, but AddName can extend it.
-func (t *names) expire(dryRun bool, grace time.Duration, tell func(n blob.Name)) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.each(func(file string, n blob.Name, err error) error {
-		if err != nil || !n.Expired(t.now().Add(-grace)) {
+func (ns *names) expire(dryRun bool, grace time.Duration, tell func(n blob.Name)) error {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	return ns.each(func(file string, n blob.Name, err error) error {
+		if err != nil || !n.Expired(ns.now().Add(-grace)) {
 			return nil
 		}
 		if !strings.HasSuffix(file, alarmSuffix) {
@@ -302,7 +302,7 @@ func (t *names) expire(dryRun bool, grace time.Duration, tell func(n blob.Name))
 		if dryRun {
 			return nil
 		}
-		defer t.notify()
-		return t.hostError(t.fs.Remove(t.path(namesDir, file)))
+		defer ns.notify()
+		return ns.hostError(ns.fs.Remove(ns.path(namesDir, file)))
 	})
 }

@@ -14,10 +14,10 @@ import (
 // fakeManifests are the manifests that a table of names or pins believes to be here.
 type fakeManifests map[agentbox.Digest]bool
 
-func (o fakeManifests) hold(agentbox.Digest) func() { return func() {} }
+func (f fakeManifests) hold(agentbox.Digest) func() { return func() {} }
 
-func (o fakeManifests) known(_ context.Context, d agentbox.Digest) error {
-	if !o[d] {
+func (f fakeManifests) known(_ context.Context, d agentbox.Digest) error {
+	if !f[d] {
 		return notFound("%s is not here", d.Short())
 	}
 	return nil

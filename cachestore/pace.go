@@ -18,14 +18,14 @@ type rateLimiter struct {
 }
 
 // wait waits until n more bytes are due.
-func (p *rateLimiter) wait(ctx context.Context, n int64) error {
-	if p.rate <= 0 {
+func (r *rateLimiter) wait(ctx context.Context, n int64) error {
+	if r.rate <= 0 {
 		return context.Cause(ctx)
 	}
-	p.mu.Lock()
-	p.done += n
-	due := p.start.Add(time.Duration(float64(p.done) / float64(p.rate) * float64(time.Second)))
-	p.mu.Unlock()
+	r.mu.Lock()
+	r.done += n
+	due := r.start.Add(time.Duration(float64(r.done) / float64(r.rate) * float64(time.Second)))
+	r.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -46,9 +46,9 @@ type limitedReader struct {
 	pace rateLimiter
 }
 
-func (p *limitedReader) Read(b []byte) (int, error) {
-	n, err := p.r.Read(b)
-	if waited := p.pace.wait(p.ctx, int64(n)); waited != nil {
+func (l *limitedReader) Read(b []byte) (int, error) {
+	n, err := l.r.Read(b)
+	if waited := l.pace.wait(l.ctx, int64(n)); waited != nil {
 		err = waited
 	}
 	return n, err

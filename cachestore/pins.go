@@ -47,15 +47,15 @@ type pins struct {
 // Pin makes or replaces the pin with this name, and has it on disk when it returns. What only the
 // old pin kept becomes evictable. The error is Invalid unless name is printable text of 1 to 256
 // bytes and there are 1 to 256 manifests, and NotFound when one of these is not in the store.
-func (t *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
-	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: t.now().UTC().Truncate(time.Second)}
+func (pi *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
+	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: pi.now().UTC().Truncate(time.Second)}
 	if err := p.check(); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
 	for _, d := range manifests {
 		// Held until the pin is written, so that gc cannot drop it between the look and the deed.
-		defer t.manifests.hold(d)()
-		if err := t.manifests.known(ctx, d); err != nil {
+		defer pi.manifests.hold(d)()
+		if err := pi.manifests.known(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -63,9 +63,9 @@ func (t *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Diges
 	if err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.hostError(disk.Replace(t.fs, t.path(pinsDir, hashed(name)), b))
+	pi.mu.Lock()
+	defer pi.mu.Unlock()
+	return pi.hostError(disk.Replace(pi.fs, pi.path(pinsDir, hashed(name)), b))
 }
 
 // check returns an error of code Corrupt that describes what is wrong with a pin, or nil.
@@ -108,29 +108,29 @@ func decodePin(b []byte) (Pin, error) {
 }
 
 // Unpin removes a pin. It is no error if there is none.
-func (t *pins) Unpin(name string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	err := t.fs.Remove(t.path(pinsDir, hashed(name)))
+func (pi *pins) Unpin(name string) error {
+	pi.mu.Lock()
+	defer pi.mu.Unlock()
+	err := pi.fs.Remove(pi.path(pinsDir, hashed(name)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return t.hostError(err)
+		return pi.hostError(err)
 	}
-	return t.hostError(t.fs.SyncDir(t.path(pinsDir)))
+	return pi.hostError(pi.fs.SyncDir(pi.path(pinsDir)))
 }
 
 // Pins lists the pins, sorted by name. If one cannot be read, the error is Corrupt, because gc must
 // not treat it as absent.
-func (t *pins) Pins() ([]Pin, error) {
-	files, err := t.list(pinsDir)
+func (pi *pins) Pins() ([]Pin, error) {
+	files, err := pi.list(pinsDir)
 	if err != nil {
 		return nil, err
 	}
 	out := []Pin{}
 	for _, file := range files {
-		b, err := disk.ReadFile(t.fs, t.path(pinsDir, file), maxNameFile)
+		b, err := disk.ReadFile(pi.fs, pi.path(pinsDir, file), maxNameFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
@@ -139,7 +139,7 @@ func (t *pins) Pins() ([]Pin, error) {
 			p, err = decodePin(b)
 		}
 		if err != nil {
-			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", t.path(pinsDir, file), err).
+			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", pi.path(pinsDir, file), err).
 				WithHint("gc does nothing until the file is removed, and whatever it kept is pinned again")
 		}
 		out = append(out, p)

@@ -253,21 +253,21 @@ type rebuildMark struct{ dir }
 
 // begin creates the mark. It comes before the index is emptied: otherwise an interrupted rebuild
 // would leave an index that looks complete, and gc would remove everything that is not in it.
-func (m rebuildMark) begin() error {
-	return m.hostError(disk.Replace(m.fs, m.path(rebuildName), nil))
+func (r rebuildMark) begin() error {
+	return r.hostError(disk.Replace(r.fs, r.path(rebuildName), nil))
 }
 
 // begun reports whether a rebuild has begun and not ended.
-func (m rebuildMark) begun() (bool, error) {
-	f, err := m.fs.Open(m.path(rebuildName), false)
+func (r rebuildMark) begun() (bool, error) {
+	f, err := r.fs.Open(r.path(rebuildName), false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, m.hostError(err)
+		return false, r.hostError(err)
 	}
 	return true, f.Close()
 }
 
 // end removes the mark. If a crash brings the mark back, the next Open rebuilds once more.
-func (m rebuildMark) end() error { return m.hostError(m.fs.Remove(m.path(rebuildName))) }
+func (r rebuildMark) end() error { return r.hostError(r.fs.Remove(r.path(rebuildName))) }

@@ -20,23 +20,23 @@ import (
 //
 // The order matters: idle files and images are listed before claims are counted. A file that is
 // started later is not in the lists, and an idle one gets no more claims.
-func (g *collection) reclaim(ctx context.Context, removed bool) error {
+func (col *collection) reclaim(ctx context.Context, removed bool) error {
 	// A sealed pack gets no more claims, so those that we count next are all there are.
 	if removed {
-		if err := g.s.packs.seal(); err != nil {
-			return g.s.hostError(err)
+		if err := col.s.packs.seal(); err != nil {
+			return col.s.hostError(err)
 		}
 	}
-	packs, err := g.s.idlePacks()
+	packs, err := col.s.idlePacks()
 	if err != nil {
 		return err
 	}
-	images, err := g.s.list(imagesDir)
+	images, err := col.s.list(imagesDir)
 	if err != nil {
 		return err
 	}
 	claimed := map[fileKey]*extent{}
-	err = g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
+	err = col.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		e := claimed[keyOf(p)]
 		if e == nil {
 			e = &extent{blocks: map[int64]bool{}}
@@ -51,10 +51,10 @@ func (g *collection) reclaim(ctx context.Context, removed bool) error {
 	if err != nil {
 		return err
 	}
-	if err := g.reclaimPacks(ctx, packs, claimed); err != nil {
+	if err := col.reclaimPacks(ctx, packs, claimed); err != nil {
 		return err
 	}
-	return g.reclaimImages(ctx, images, claimed)
+	return col.reclaimImages(ctx, images, claimed)
 }
 
 // extent is the claimed part of a file: bytes, including the headers of a pack's records, and for
@@ -82,17 +82,17 @@ func (s *Store) idlePacks() ([]uint64, error) {
 
 // reclaimPacks removes the packs without claims. It also removes those with few claims, after it
 // has moved these to the current pack.
-func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed map[fileKey]*extent) error {
+func (col *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed map[fileKey]*extent) error {
 	moving := map[uint64][]claimOn{}
 	for _, id := range packs {
 		k := fileKey{id: id}
-		size, err := g.sizeOf(k)
+		size, err := col.sizeOf(k)
 		if err != nil {
 			return err
 		}
 		switch e := claimed[k]; {
 		case e == nil:
-			if err := g.remove(k, size.Size); err != nil {
+			if err := col.remove(k, size.Size); err != nil {
 				return err
 			}
 		case size.Size-e.bytes >= size.Size/sparseDivisor:
@@ -102,17 +102,17 @@ func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed m
 	if len(moving) == 0 {
 		return nil
 	}
-	if err := g.claimsOn(ctx, moving); err != nil {
+	if err := col.claimsOn(ctx, moving); err != nil {
 		return err
 	}
 	for id, list := range moving {
 		k := fileKey{id: id}
-		size, err := g.sizeOf(k)
+		size, err := col.sizeOf(k)
 		if err == nil {
-			err = g.move(ctx, id, list)
+			err = col.move(ctx, id, list)
 		}
 		if err == nil {
-			err = g.remove(k, size.Size)
+			err = col.remove(k, size.Size)
 		}
 		if err != nil {
 			return err
@@ -122,19 +122,19 @@ func (g *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed m
 }
 
 // sizeOf returns the size of a pack or an image file.
-func (g *collection) sizeOf(k fileKey) (disk.Stat, error) {
-	f, err := g.s.handles.get(k)
+func (col *collection) sizeOf(k fileKey) (disk.Stat, error) {
+	f, err := col.s.handles.get(k)
 	if err != nil {
-		return disk.Stat{}, g.s.hostError(err)
+		return disk.Stat{}, col.s.hostError(err)
 	}
-	defer g.s.handles.put(f)
+	defer col.s.handles.put(f)
 	st, err := f.Stat()
-	return st, g.s.hostError(err)
+	return st, col.s.hostError(err)
 }
 
 // claimsOn fills in the claims on some packs, those of each in the order of their offsets.
-func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]claimOn) error {
-	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
+func (col *collection) claimsOn(ctx context.Context, packs map[uint64][]claimOn) error {
+	err := col.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
 		if list, ok := packs[p.File]; ok && !p.Image {
 			packs[p.File] = append(list, claimOn{d, p})
 		}
@@ -150,17 +150,17 @@ func (g *collection) claimsOn(ctx context.Context, packs map[uint64][]claimOn) e
 //
 // Readers that have it open continue. One that tries to open it now gets an error and asks the
 // index again (Store.read).
-func (g *collection) remove(k fileKey, counted int64) error {
-	path := g.s.handles.path(k)
-	owner, image := g.s.handles.imageOf(k.id)
-	g.s.handles.forget(k)
-	if err := g.s.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (col *collection) remove(k fileKey, counted int64) error {
+	path := col.s.handles.path(k)
+	owner, image := col.s.handles.imageOf(k.id)
+	col.s.handles.forget(k)
+	if err := col.s.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if k.image && image { // still there, for the next gc to find
-			g.s.handles.register(k.id, owner)
+			col.s.handles.register(k.id, owner)
 		}
-		return g.s.hostError(err)
+		return col.s.hostError(err)
 	}
-	g.s.space.add("", -counted)
+	col.s.space.add("", -counted)
 	return nil
 }
 
@@ -169,33 +169,33 @@ func (g *collection) remove(k fileKey, counted int64) error {
 // be damaged although the bytes behind it are intact. It does not copy a damaged piece, but removes
 // its claim. It does not check for room: it writes less than the removal frees, and gc has to work
 // on a full disk.
-func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error {
+func (col *collection) move(ctx context.Context, id uint64, list []claimOn) error {
 	var moved []claimOn
 	packs := map[uint64]bool{}
 	defer func() {
 		for _, x := range moved {
-			g.s.guard.releasePack(x.place.File, 1)
+			col.s.guard.releasePack(x.place.File, 1)
 		}
 	}()
 	for _, x := range list {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p, ok, err := g.s.index.Chunk(x.digest)
+		p, ok, err := col.s.index.Chunk(x.digest)
 		if err != nil {
 			return err
 		}
 		if !ok || p.Image || p.File != id {
 			continue // claimed elsewhere meanwhile, or dropped
 		}
-		stored, err := g.s.readStored(x.digest, p)
+		stored, err := col.s.readStored(x.digest, p)
 		if err != nil {
-			if err = g.s.damage(x.digest, p, err); agentbox.CodeOf(err) != agentbox.Corrupt {
+			if err = col.s.damage(x.digest, p, err); agentbox.CodeOf(err) != agentbox.Corrupt {
 				return err
 			}
 			continue
 		}
-		to, err := g.appendCopy(x.digest, p, stored)
+		to, err := col.appendCopy(x.digest, p, stored)
 		if err != nil {
 			return err
 		}
@@ -203,26 +203,26 @@ func (g *collection) move(ctx context.Context, id uint64, list []claimOn) error 
 		moved = append(moved, claimOn{x.digest, to})
 	}
 	for to := range packs {
-		if err := g.s.packs.sync(to); err != nil {
+		if err := col.s.packs.sync(to); err != nil {
 			return err
 		}
 	}
-	return g.reclaimed(moved, id)
+	return col.reclaimed(moved, id)
 }
 
 // appendCopy appends the stored bytes of the piece at p to the current pack.
-func (g *collection) appendCopy(d agentbox.Digest, p index.Location, stored []byte) (index.Location, error) {
+func (col *collection) appendCopy(d agentbox.Digest, p index.Location, stored []byte) (index.Location, error) {
 	r := pack.Record{Kind: pack.Chunk, Encoding: p.Encoding, Digest: d, Size: int(p.Size), Stored: int(p.Stored)}
-	if _, ok, err := g.s.index.Meta(d); err != nil {
+	if _, ok, err := col.s.index.Meta(d); err != nil {
 		return p, err
 	} else if ok {
 		r.Kind = pack.Manifest
 	}
-	to, err := g.s.packs.append(r, stored)
+	to, err := col.s.packs.append(r, stored)
 	if err != nil {
 		return p, err
 	}
-	g.s.space.add("", int64(r.Stored)+pack.HeaderSize)
+	col.s.space.add("", int64(r.Stored)+pack.HeaderSize)
 	// It keeps its age: moving must not start another grace period.
 	to.Seen = p.Seen
 	return to, nil
@@ -230,12 +230,12 @@ func (g *collection) appendCopy(d agentbox.Digest, p index.Location, stored []by
 
 // reclaimed records the new locations of a pack's pieces, except those that were claimed elsewhere
 // or dropped meanwhile.
-func (g *collection) reclaimed(moved []claimOn, from uint64) error {
-	g.s.metaMu.Lock()
-	defer g.s.metaMu.Unlock()
+func (col *collection) reclaimed(moved []claimOn, from uint64) error {
+	col.s.metaMu.Lock()
+	defer col.s.metaMu.Unlock()
 	var b index.Batch
 	for _, x := range moved {
-		p, ok, err := g.s.index.Chunk(x.digest)
+		p, ok, err := col.s.index.Chunk(x.digest)
 		if err != nil {
 			return err
 		}
@@ -243,12 +243,12 @@ func (g *collection) reclaimed(moved []claimOn, from uint64) error {
 			b.SetChunk(x.digest, x.place)
 		}
 	}
-	return g.s.index.Apply(&b)
+	return col.s.index.Apply(&b)
 }
 
 // reclaimImages frees the unclaimed space of image files. It ignores files whose names are not
 // ours.
-func (g *collection) reclaimImages(ctx context.Context, images []string, claimed map[fileKey]*extent) error {
+func (col *collection) reclaimImages(ctx context.Context, images []string, claimed map[fileKey]*extent) error {
 	for _, name := range images {
 		id, owner, ok := parseImage(name)
 		if !ok {
@@ -257,7 +257,7 @@ func (g *collection) reclaimImages(ctx context.Context, images []string, claimed
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := g.reclaimImage(id, owner, claimed[fileKey{true, id}]); err != nil {
+		if err := col.reclaimImage(id, owner, claimed[fileKey{true, id}]); err != nil {
 			return err
 		}
 	}
@@ -266,10 +266,10 @@ func (g *collection) reclaimImages(ctx context.Context, images []string, claimed
 
 // reclaimImage removes the file of a manifest that was dropped. If other images still need blocks
 // of it, it punches holes in place of all other blocks instead.
-func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *extent) error {
-	g.s.imageMu.Lock()
-	defer g.s.imageMu.Unlock()
-	m, alive, err := g.s.index.Meta(owner)
+func (col *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *extent) error {
+	col.s.imageMu.Lock()
+	defer col.s.imageMu.Unlock()
+	m, alive, err := col.s.index.Meta(owner)
 	if err != nil {
 		return err
 	}
@@ -277,38 +277,38 @@ func (g *collection) reclaimImage(id uint64, owner agentbox.Digest, claimed *ext
 	owned := alive && (m.File == id || m.File == 0)
 	// A box that another process feeds may read the file of a live manifest, and we cannot see that
 	// reader.
-	if g.s.guard.busyImage(id) || g.s.guard.isHeld(owner) || owned {
+	if col.s.guard.busyImage(id) || col.s.guard.isHeld(owner) || owned {
 		return nil
 	}
 	k := fileKey{true, id}
 	if claimed == nil {
-		st, err := g.sizeOf(k)
+		st, err := col.sizeOf(k)
 		if err != nil {
 			return err
 		}
-		return g.remove(k, st.Allocated)
+		return col.remove(k, st.Allocated)
 	}
-	return g.punch(k, claimed)
+	return col.punch(k, claimed)
 }
 
 // punch makes holes in place of an image's unclaimed blocks. A file with another hard link also
 // belongs to somebody else (PutImageFile), and stays as it is.
-func (g *collection) punch(k fileKey, claimed *extent) error {
-	f, err := g.s.fs.Open(g.s.handles.path(k), true)
+func (col *collection) punch(k fileKey, claimed *extent) error {
+	f, err := col.s.fs.Open(col.s.handles.path(k), true)
 	if err != nil {
-		return g.s.hostError(err)
+		return col.s.hostError(err)
 	}
 	defer f.Close()
 	before, err := f.Stat()
 	if err != nil || before.Links > 1 { // it has another owner
-		return g.s.hostError(err)
+		return col.s.hostError(err)
 	}
 	if err := punchExcept(f, before.Size, claimed.blocks); err != nil {
-		return g.s.hostError(err)
+		return col.s.hostError(err)
 	}
 	after, err := f.Stat()
-	g.s.space.add("", after.Allocated-before.Allocated)
-	return g.s.hostError(err)
+	col.s.space.add("", after.Allocated-before.Allocated)
+	return col.s.hostError(err)
 }
 
 // punchExcept walks the data of a file and frees every block that is not in keep. It goes block by

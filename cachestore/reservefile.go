@@ -18,19 +18,19 @@ type reserveFile struct {
 
 // allocate reserves the space if KeepFree and the reserve file remain free afterwards. gc also
 // works without a reserve file, as long as the disk is not full.
-func (b reserveFile) allocate() {
-	free, err := b.fs.Free(b.root)
-	if err != nil || b.size < 0 || free < b.keepFree+2*b.size {
+func (r reserveFile) allocate() {
+	free, err := r.fs.Free(r.root)
+	if err != nil || r.size < 0 || free < r.keepFree+2*r.size {
 		return
 	}
-	if err := disk.Allocate(b.path(reserveFileName), b.size); err != nil {
-		b.log.Warn("cannot reserve disk space for gc", "error", err)
+	if err := disk.Allocate(r.path(reserveFileName), r.size); err != nil {
+		r.log.Warn("cannot reserve disk space for gc", "error", err)
 	}
 }
 
 // drop frees the space. allocate reserves it again after gc.
-func (b reserveFile) drop() {
-	if err := os.Remove(b.path(reserveFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.log.Warn("cannot remove the reserve file", "error", err)
+func (r reserveFile) drop() {
+	if err := os.Remove(r.path(reserveFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Warn("cannot remove the reserve file", "error", err)
 	}
 }

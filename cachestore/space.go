@@ -34,32 +34,32 @@ type space struct {
 }
 
 // add changes the number of bytes used, and, unless kind is "", of those charged to a kind.
-func (p *space) add(kind blob.Kind, n int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.used = max(0, p.used+n) // the last block of an image occupies more than its bytes
+func (s *space) add(kind blob.Kind, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = max(0, s.used+n) // the last block of an image occupies more than its bytes
 	if kind != "" {
-		p.kinds[kind] += n
+		s.kinds[kind] += n
 	}
 }
 
 // uncharge removes bytes from those charged to a kind; "" is no kind.
-func (p *space) uncharge(kind blob.Kind, n int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (s *space) uncharge(kind blob.Kind, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if kind != "" {
-		p.kinds[kind] -= n
+		s.kinds[kind] -= n
 	}
 }
 
 // shortfall returns by how much n bytes more would exceed the quota, and which quota; 0 if they
 // fit. Callers hold mu.
-func (p *space) shortfall(kind blob.Kind, n int64) (int64, string) {
-	if over := p.used + p.reserved + n - p.quota.Total; p.quota.Total > 0 && over > 0 {
+func (s *space) shortfall(kind blob.Kind, n int64) (int64, string) {
+	if over := s.used + s.reserved + n - s.quota.Total; s.quota.Total > 0 && over > 0 {
 		return over, "total"
 	}
-	if limit := p.quota.Kinds[kind]; limit > 0 && p.kinds[kind]+n > limit {
-		return p.kinds[kind] + n - limit, string(kind)
+	if limit := s.quota.Kinds[kind]; limit > 0 && s.kinds[kind]+n > limit {
+		return s.kinds[kind] + n - limit, string(kind)
 	}
 	return 0, ""
 }
@@ -67,64 +67,64 @@ func (p *space) shortfall(kind blob.Kind, n int64) (int64, string) {
 // reserve makes room for n bytes before they are written, by a gc if necessary. The error is
 // NoSpace if that does not free enough. The caller calls release after it has reported the bytes
 // written to space.add. It must hold no lock of the store, because gc takes most of them.
-func (p *space) reserve(ctx context.Context, kind blob.Kind, n int64) error {
-	err := p.tryReserve(kind, n)
+func (s *space) reserve(ctx context.Context, kind blob.Kind, n int64) error {
+	err := s.tryReserve(kind, n)
 	if err == nil || agentbox.CodeOf(err) != agentbox.NoSpace {
 		return err
 	}
-	if gcErr := p.evict(ctx, n, kind); gcErr != nil {
+	if gcErr := s.evict(ctx, n, kind); gcErr != nil {
 		return errors.Join(err, gcErr)
 	}
-	return p.tryReserve(kind, n)
+	return s.tryReserve(kind, n)
 }
 
 // tryReserve reserves n bytes if the quota and the disk permit. The file system still counts other
 // reservations as free, so it subtracts them.
-func (p *space) tryReserve(kind blob.Kind, n int64) error {
-	free, err := p.fs.Free(p.root)
+func (s *space) tryReserve(kind blob.Kind, n int64) error {
+	free, err := s.fs.Free(s.root)
 	if err != nil {
-		return p.hostError(err)
+		return s.hostError(err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if over, which := p.shortfall(kind, n); over > 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if over, which := s.shortfall(kind, n); over > 0 {
 		return agentbox.Errorf(agentbox.NoSpace, "the store's quota (%s) is used up: %d bytes more are needed", which, over).
 			WithHint("agentbox cache quota SIZE raises it; %s", freeHint)
 	}
-	if free-p.reserved-n < p.keepFree {
+	if free-s.reserved-n < s.keepFree {
 		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are needed, %d MiB are free, %d of them are kept for others",
-			p.root, (n+1<<20-1)>>20, free>>20, p.keepFree>>20).WithHint(freeHint)
+			s.root, (n+1<<20-1)>>20, free>>20, s.keepFree>>20).WithHint(freeHint)
 	}
-	p.reserved += n
+	s.reserved += n
 	return nil
 }
 
 // release ends a reservation.
-func (p *space) release(n int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reserved -= n
+func (s *space) release(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reserved -= n
 }
 
 // count sums up what the manifests are charged with. It runs when the store is opened and after a
 // rebuild; in between, the sums are updated as blobs come and go.
-func (p *space) count(ctx context.Context, eachMeta func(context.Context, func(agentbox.Digest, index.Meta) error) error) error {
+func (s *space) count(ctx context.Context, eachMeta func(context.Context, func(agentbox.Digest, index.Meta) error) error) error {
 	kinds := map[blob.Kind]int64{}
 	err := eachMeta(ctx, func(_ agentbox.Digest, m index.Meta) error {
 		kinds[m.Kind] += m.Charged
 		return nil
 	})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kinds = kinds
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kinds = kinds
 	return err
 }
 
 // usedBytes returns the number of bytes on disk.
-func (p *space) usedBytes() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.used
+func (s *space) usedBytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
 }
 
 // maxQuotaFile bounds quota.json in bytes when it is read. It has a line per kind.
@@ -132,17 +132,17 @@ const maxQuotaFile = 64 << 10
 
 // load reads the quota. There is none without a file. A file that cannot be read is an error,
 // because without its quota the store would grow beyond what its user allowed.
-func (p *space) load() error {
-	p.kinds = map[blob.Kind]int64{}
-	b, err := disk.ReadFile(p.fs, p.path(quotaName), maxQuotaFile)
+func (s *space) load() error {
+	s.kinds = map[blob.Kind]int64{}
+	b, err := disk.ReadFile(s.fs, s.path(quotaName), maxQuotaFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return p.hostError(err)
+		return s.hostError(err)
 	}
-	if p.quota, err = decodeQuota(b); err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", p.path(quotaName), err).WithHint("agentbox daemon stop, and remove the file")
+	if s.quota, err = decodeQuota(b); err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(quotaName), err).WithHint("agentbox daemon stop, and remove the file")
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (q Quota) check() error {
 }
 
 // set is Store.SetQuota.
-func (p *space) set(q Quota) error {
+func (s *space) set(q Quota) error {
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -182,12 +182,12 @@ func (p *space) set(q Quota) error {
 	if err != nil {
 		return err
 	}
-	if err := disk.Replace(p.fs, p.path(quotaName), b); err != nil {
-		return p.hostError(err)
+	if err := disk.Replace(s.fs, s.path(quotaName), b); err != nil {
+		return s.hostError(err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.quota = q
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quota = q
 	return nil
 }
 
@@ -201,17 +201,17 @@ const (
 
 // room returns NoSpace when the disk has too little space for a write to the index, which calls it
 // before each one.
-func (p *space) room() error {
-	free, err := p.fs.Free(p.root)
+func (s *space) room() error {
+	free, err := s.fs.Free(s.root)
 	if err != nil {
-		return p.hostError(err)
+		return s.hostError(err)
 	}
 	need := int64(minIndexSpace)
-	if p.collecting() {
+	if s.collecting() {
 		need = minGCSpace
 	}
 	if free < need {
-		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are free", p.root, free>>20).WithHint(freeHint)
+		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %d MiB are free", s.root, free>>20).WithHint(freeHint)
 	}
 	return nil
 }

@@ -10,15 +10,15 @@ import (
 
 // markRoots marks the chunks of manifests with a root. If one of these cannot be read, gc frees
 // nothing else (unreadable), because its chunks are needed once it is repaired.
-func (g *collection) markRoots(ctx context.Context, roots roots) error {
-	g.needed, g.kept = map[uint64]struct{}{}, roots.all()
-	for d := range g.kept {
-		err := g.markNeeded(ctx, d)
+func (col *collection) markRoots(ctx context.Context, roots roots) error {
+	col.needed, col.kept = map[uint64]struct{}{}, roots.all()
+	for d := range col.kept {
+		err := col.markNeeded(ctx, d)
 		if err != nil && !mayFetch(err) {
 			return err
 		}
 		if err != nil {
-			g.unreadable = agentbox.Errorf(agentbox.Corrupt, "%s cannot be read, so gc does not know which chunks it needs: %w", roots.describe(d), err).
+			col.unreadable = agentbox.Errorf(agentbox.Corrupt, "%s cannot be read, so gc does not know which chunks it needs: %w", roots.describe(d), err).
 				WithHint("agentbox cache verify repairs it where another copy can be found; without its name or pin its chunks go, too")
 		}
 	}
@@ -28,27 +28,27 @@ func (g *collection) markRoots(ctx context.Context, roots roots) error {
 // mark marks the chunks of all other manifests that stay. A manifest that cannot be read is
 // useless, and its chunks are removed. For any other error of the disk, gc stops here, before it
 // removes anything.
-func (g *collection) mark(ctx context.Context) error {
-	for d := range g.owners {
-		if g.kept[d] {
+func (col *collection) mark(ctx context.Context) error {
+	for d := range col.owners {
+		if col.kept[d] {
 			continue
 		}
-		if err := g.markNeeded(ctx, d); err != nil {
+		if err := col.markNeeded(ctx, d); err != nil {
 			if !mayFetch(err) {
 				return err
 			}
-			g.s.log.Warn("store: gc cannot read a manifest", "manifest", d.Short(), "error", err)
+			col.s.log.Warn("store: gc cannot read a manifest", "manifest", d.Short(), "error", err)
 		}
 	}
 	return nil
 }
 
 // markNeeded marks a manifest and its chunks as needed.
-func (g *collection) markNeeded(ctx context.Context, d agentbox.Digest) error {
-	g.needed[shortDigest(d)] = struct{}{}
-	m, err := g.s.Manifest(ctx, d)
+func (col *collection) markNeeded(ctx context.Context, d agentbox.Digest) error {
+	col.needed[shortDigest(d)] = struct{}{}
+	m, err := col.s.Manifest(ctx, d)
 	for _, c := range m.Chunks {
-		g.needed[shortDigest(c.Digest)] = struct{}{}
+		col.needed[shortDigest(c.Digest)] = struct{}{}
 	}
 	return err
 }
@@ -65,19 +65,19 @@ type claimOn struct {
 //
 // A chunk that no manifest needs stays for the grace period after its claim was made, because its
 // manifest may be about to be stored.
-func (g *collection) sweep(ctx context.Context) error {
+func (col *collection) sweep(ctx context.Context) error {
 	var list []claimOn
 	var bytes int64
-	err := g.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
-		if _, ok := g.needed[shortDigest(d)]; ok {
+	err := col.s.index.EachChunk(ctx, func(d agentbox.Digest, p index.Location) error {
+		if _, ok := col.needed[shortDigest(d)]; ok {
 			return nil
 		}
-		_, over := g.dropped[shortDigest(d)]
-		if !over && g.unreadable != nil {
+		_, over := col.dropped[shortDigest(d)]
+		if !over && col.unreadable != nil {
 			return nil
 		}
-		if !over && g.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < g.grace {
-			g.report.Recent++
+		if !over && col.s.cfg.Now().Sub(time.Unix(int64(p.Seen), 0)) < col.grace {
+			col.report.Recent++
 			return nil
 		}
 		list = append(list, claimOn{d, p})
@@ -88,45 +88,45 @@ func (g *collection) sweep(ctx context.Context) error {
 		return err
 	}
 	if len(list) > 0 {
-		g.report.add("chunks", agentbox.Plural(len(list), "chunk"), bytes, "no manifest needs them")
+		col.report.add("chunks", agentbox.Plural(len(list), "chunk"), bytes, "no manifest needs them")
 	}
-	if g.o.DryRun {
-		g.report.Freed = bytes
+	if col.o.DryRun {
+		col.report.Freed = bytes
 		return nil
 	}
 	// Damage to chunks that nothing needs is never repaired, and would be reported forever.
-	for _, dmg := range g.s.Damaged() {
-		if _, ok := g.needed[shortDigest(dmg.Digest)]; !ok {
-			g.s.quarantine.forget(dmg.Digest, "not needed any more")
+	for _, dmg := range col.s.Damaged() {
+		if _, ok := col.needed[shortDigest(dmg.Digest)]; !ok {
+			col.s.quarantine.forget(dmg.Digest, "not needed any more")
 		}
 	}
 	removed := len(list) > 0
 	for len(list) > 0 {
 		// In portions, because the guard and with it every writer is blocked meanwhile.
 		n := min(len(list), 1000)
-		if err := g.unclaim(list[:n]); err != nil {
+		if err := col.unclaim(list[:n]); err != nil {
 			return err
 		}
 		list = list[n:]
 	}
 	if removed {
-		if err := g.dropFingerprints(ctx); err != nil {
+		if err := col.dropFingerprints(ctx); err != nil {
 			return err
 		}
 	}
-	return g.reclaim(ctx, removed)
+	return col.reclaim(ctx, removed)
 }
 
 // unclaim removes claims, except those on chunks that a writer has begun to rely on since they were
 // selected. It holds the guard's lock from the check until the write; see writer.has.
-func (g *collection) unclaim(list []claimOn) error {
-	g.s.guard.mu.Lock()
-	defer g.s.guard.mu.Unlock()
+func (col *collection) unclaim(list []claimOn) error {
+	col.s.guard.mu.Lock()
+	defer col.s.guard.mu.Unlock()
 	var b index.Batch
 	for _, x := range list {
-		if g.s.guard.chunks[shortDigest(x.digest)] == 0 && g.s.guard.manifests[x.digest] == 0 {
+		if col.s.guard.chunks[shortDigest(x.digest)] == 0 && col.s.guard.manifests[x.digest] == 0 {
 			b.DropChunk(x.digest)
 		}
 	}
-	return g.s.index.Apply(&b)
+	return col.s.index.Apply(&b)
 }

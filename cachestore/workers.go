@@ -28,44 +28,44 @@ func newWorkers(ctx context.Context) *workers {
 
 // do waits for a free worker and starts work on it. It returns an error if earlier work has failed,
 // or the caller's ctx has ended. wait returns the error of work.
-func (c *workers) do(work func(ctx context.Context) error) error {
-	if err := c.ctx.Err(); err != nil {
-		return context.Cause(c.ctx)
+func (w *workers) do(work func(ctx context.Context) error) error {
+	if err := w.ctx.Err(); err != nil {
+		return context.Cause(w.ctx)
 	}
-	c.group.Go(func() error { return work(c.ctx) })
+	w.group.Go(func() error { return work(w.ctx) })
 	return nil
 }
 
 // each starts work for every chunk of a list, in its order, waits for all, and returns the first
 // error.
-func (c *workers) each(list []int, work func(ctx context.Context, i int) error) error {
+func (w *workers) each(list []int, work func(ctx context.Context, i int) error) error {
 	for _, i := range list {
-		if err := c.do(func(ctx context.Context) error { return work(ctx, i) }); err != nil {
-			return c.wait(err)
+		if err := w.do(func(ctx context.Context) error { return work(ctx, i) }); err != nil {
+			return w.wait(err)
 		}
 	}
-	return c.wait(nil)
+	return w.wait(nil)
 }
 
 // locked calls do with mu held.
-func (c *workers) locked(do func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (w *workers) locked(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	do()
 }
 
 // buffer returns an empty slice with room for the largest chunk. recycle returns it; the caller
 // must not use it afterwards.
-func (c *workers) buffer() []byte { return c.buffers.Get().([]byte) }
+func (w *workers) buffer() []byte { return w.buffers.Get().([]byte) }
 
-func (c *workers) recycle(b []byte) {
-	c.buffers.Put(b[:0]) //lint:ignore SA6002 a slice header an item is cheap here
+func (w *workers) recycle(b []byte) {
+	w.buffers.Put(b[:0]) //lint:ignore SA6002 a slice header an item is cheap here
 }
 
 // wait waits for all work and returns its first error, or else err, the error that kept the caller
 // from starting more. Nothing may be started after it.
-func (c *workers) wait(err error) error {
-	if worked := c.group.Wait(); worked != nil {
+func (w *workers) wait(err error) error {
+	if worked := w.group.Wait(); worked != nil {
 		return worked
 	}
 	return err

@@ -49,10 +49,10 @@ type blockFile struct {
 
 // WriteAt serializes writes. The file system has a lock for that, but waiters spin on it and use as
 // much processor time as the writing itself (docs/internals/measurements.md, the store).
-func (f *blockFile) WriteAt(p []byte, off int64) (int, error) {
-	f.writing.Lock()
-	defer f.writing.Unlock()
-	return f.File.WriteAt(p, off)
+func (b *blockFile) WriteAt(p []byte, off int64) (int, error) {
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	return b.File.WriteAt(p, off)
 }
 
 // newWriter starts a writer. The caller closes it, even after an error.

@@ -170,8 +170,8 @@ type Templater interface {
 // errors.As; code and hint are those of the cause.
 type MayHaveRun struct{ Cause error }
 
-func (e *MayHaveRun) Error() string { return e.Cause.Error() }
-func (e *MayHaveRun) Unwrap() error { return e.Cause }
+func (m *MayHaveRun) Error() string { return m.Cause.Error() }
+func (m *MayHaveRun) Unwrap() error { return m.Cause }
 
 // Saving is the purpose of a saved state.
 type Saving int

@@ -173,23 +173,23 @@ type hostKey struct {
 }
 
 // Sign implements dsse.Signer.
-func (k hostKey) Sign(_ context.Context, data []byte) ([]byte, error) {
-	return ed25519.Sign(k.private, data), nil
+func (h hostKey) Sign(_ context.Context, data []byte) ([]byte, error) {
+	return ed25519.Sign(h.private, data), nil
 }
 
 // Verify implements dsse.Verifier.
-func (k hostKey) Verify(_ context.Context, data, sig []byte) error {
-	if !ed25519.Verify(k.public, data, sig) {
+func (h hostKey) Verify(_ context.Context, data, sig []byte) error {
+	if !ed25519.Verify(h.public, data, sig) {
 		return errors.New("the signature is another's")
 	}
 	return nil
 }
 
 // KeyID is the hash of the host's public key.
-func (k hostKey) KeyID() (string, error) {
-	sum := sha256.Sum256(k.public)
+func (h hostKey) KeyID() (string, error) {
+	sum := sha256.Sum256(h.public)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 // Public is the key that signatures are verified by.
-func (k hostKey) Public() crypto.PublicKey { return k.public }
+func (h hostKey) Public() crypto.PublicKey { return h.public }

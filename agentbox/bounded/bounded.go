@@ -40,12 +40,12 @@ type LimitedWriter struct {
 }
 
 // Write implements io.Writer. It passes on as much as fits.
-func (a *LimitedWriter) Write(p []byte) (int, error) {
-	fits := p[:min(int64(len(p)), a.Remaining)]
-	n, err := a.W.Write(fits)
-	a.Remaining -= int64(n)
+func (l *LimitedWriter) Write(p []byte) (int, error) {
+	fits := p[:min(int64(len(p)), l.Remaining)]
+	n, err := l.W.Write(fits)
+	l.Remaining -= int64(n)
 	if err == nil && len(fits) < len(p) {
-		err = a.Err
+		err = l.Err
 	}
 	return n, err
 }

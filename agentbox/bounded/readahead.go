@@ -40,18 +40,18 @@ func NewReadAhead(r io.Reader, limit int) *ReadAhead {
 }
 
 // fill reads until the source fails or Close is called. While the buffer is full it does not read.
-func (a *ReadAhead) fill(r io.Reader) {
+func (ra *ReadAhead) fill(r io.Reader) {
 	piece := make([]byte, readAheadPiece)
 	for {
 		n, err := r.Read(piece)
-		a.mu.Lock()
-		for len(a.bytes)+n > a.limit && !a.closed {
-			a.changed.Wait()
+		ra.mu.Lock()
+		for len(ra.bytes)+n > ra.limit && !ra.closed {
+			ra.changed.Wait()
 		}
-		a.bytes, a.err = append(a.bytes, piece[:n]...), err
-		ended := err != nil || a.closed
-		a.changed.Broadcast()
-		a.mu.Unlock()
+		ra.bytes, ra.err = append(ra.bytes, piece[:n]...), err
+		ended := err != nil || ra.closed
+		ra.changed.Broadcast()
+		ra.mu.Unlock()
 		if ended {
 			return
 		}
@@ -60,32 +60,32 @@ func (a *ReadAhead) fill(r io.Reader) {
 
 // Read implements io.Reader. It fails with the source's error once all that came before has been
 // read, and with io.ErrClosedPipe after Close.
-func (a *ReadAhead) Read(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for len(a.bytes) == 0 && a.err == nil && !a.closed {
-		a.changed.Wait()
+func (ra *ReadAhead) Read(p []byte) (int, error) {
+	ra.mu.Lock()
+	defer ra.mu.Unlock()
+	for len(ra.bytes) == 0 && ra.err == nil && !ra.closed {
+		ra.changed.Wait()
 	}
 	switch {
-	case a.closed:
+	case ra.closed:
 		return 0, io.ErrClosedPipe
-	case len(a.bytes) == 0:
-		return 0, a.err
+	case len(ra.bytes) == 0:
+		return 0, ra.err
 	}
-	n := copy(p, a.bytes)
-	if a.bytes = a.bytes[n:]; len(a.bytes) == 0 {
-		a.bytes = nil // what a burst took is given back
+	n := copy(p, ra.bytes)
+	if ra.bytes = ra.bytes[n:]; len(ra.bytes) == 0 {
+		ra.bytes = nil // what a burst took is given back
 	}
-	a.changed.Broadcast()
+	ra.changed.Broadcast()
 	return n, nil
 }
 
 // Close drops what was not read, and returns when nothing reads from the source any more. It may be
 // called more than once.
-func (a *ReadAhead) Close() {
-	a.mu.Lock()
-	a.closed, a.bytes = true, nil
-	a.changed.Broadcast()
-	a.mu.Unlock()
-	<-a.done
+func (ra *ReadAhead) Close() {
+	ra.mu.Lock()
+	ra.closed, ra.bytes = true, nil
+	ra.changed.Broadcast()
+	ra.mu.Unlock()
+	<-ra.done
 }

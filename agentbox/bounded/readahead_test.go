@@ -43,11 +43,11 @@ type tally struct {
 	most int
 }
 
-func (c *tally) Read(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.read += len(p); c.read-len(p) < c.most && c.read >= c.most {
-		close(c.full)
+func (t *tally) Read(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.read += len(p); t.read-len(p) < t.most && t.read >= t.most {
+		close(t.full)
 	}
 	return len(p), nil
 }

@@ -73,11 +73,11 @@ func (d *devcontainerDecoder) unused(n *yaml.Node) {
 
 // Environment is the variables of every command in a box: those of its image, then those that the
 // image's label and the configuration set. An image without a PATH has that of every box.
-func (i OfImage) Environment(c *Config) map[string]string {
-	base := i.env
-	if i.label != nil {
+func (o OfImage) Environment(c *Config) map[string]string {
+	base := o.env
+	if o.label != nil {
 		base = nil
-		for name, value := range i.label.Environment(i.env) {
+		for name, value := range o.label.Environment(o.env) {
 			base = append(base, name+"="+value)
 		}
 	}

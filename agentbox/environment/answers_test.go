@@ -96,7 +96,7 @@ func TestFileSizeIsBounded(t *testing.T) {
 // endlessTree has a thousand directories in each directory, some levels deep.
 type endlessTree struct{ made int }
 
-func (b *endlessTree) list(_ context.Context, from string) (all []fs.FileInfo, err error) {
+func (e *endlessTree) list(_ context.Context, from string) (all []fs.FileInfo, err error) {
 	if strings.Count(from, "/") > 20 {
 		return nil, nil
 	}
@@ -106,16 +106,16 @@ func (b *endlessTree) list(_ context.Context, from string) (all []fs.FileInfo, e
 	return all, nil
 }
 
-func (b *endlessTree) mkdir(string, fs.FileInfo) error {
-	if b.made++; b.made > 2<<20 {
+func (e *endlessTree) mkdir(string, fs.FileInfo) error {
+	if e.made++; e.made > 2<<20 {
 		return errors.New("it does not end")
 	}
 	return nil
 }
-func (b *endlessTree) file(context.Context, string, string, fs.FileInfo) error { return nil }
-func (b *endlessTree) link(string, string, fs.FileInfo) error                  { return nil }
-func (b *endlessTree) setAttributes(string, fs.FileInfo) error                 { return nil }
-func (b *endlessTree) label(_, to string) string                               { return to }
+func (e *endlessTree) file(context.Context, string, string, fs.FileInfo) error { return nil }
+func (e *endlessTree) link(string, string, fs.FileInfo) error                  { return nil }
+func (e *endlessTree) setAttributes(string, fs.FileInfo) error                 { return nil }
+func (e *endlessTree) label(_, to string) string                               { return to }
 
 func TestTreeIsBounded(t *testing.T) {
 	tr := transfer{ends: &endlessTree{}, meter: &meter{}}

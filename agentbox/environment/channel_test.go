@@ -18,12 +18,12 @@ type unresponsiveConn struct {
 	ended chan struct{}
 }
 
-func (d unresponsiveConn) OpenChannel(string, []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+func (u unresponsiveConn) OpenChannel(string, []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	select {}
 }
 
-func (d unresponsiveConn) Wait() error {
-	<-d.ended
+func (u unresponsiveConn) Wait() error {
+	<-u.ended
 	return io.EOF
 }
 

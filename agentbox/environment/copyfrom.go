@@ -233,12 +233,12 @@ type meteredWriter struct {
 }
 
 // Write keeps an error of this machine, so that it is not reported as one of the box.
-func (w *meteredWriter) Write(p []byte) (int, error) {
-	if w.err = context.Cause(w.ctx); w.err != nil {
-		return 0, w.err
+func (m *meteredWriter) Write(p []byte) (int, error) {
+	if m.err = context.Cause(m.ctx); m.err != nil {
+		return 0, m.err
 	}
-	n, err := w.w.Write(p)
-	w.err = err
-	w.meter.add(w.name, 0, int64(n))
+	n, err := m.w.Write(p)
+	m.err = err
+	m.meter.add(m.name, 0, int64(n))
 	return n, err
 }

@@ -150,7 +150,7 @@ func (u *upload) file(ctx context.Context, local, remote string, info fs.FileInf
 // renameError is a failure to give a complete file its name.
 type renameError struct{ error }
 
-func (e renameError) Unwrap() error { return e.error }
+func (r renameError) Unwrap() error { return r.error }
 
 // fileAs writes a file to name and then renames it to remote.
 func (u *upload) fileAs(ctx context.Context, local, name, remote string, info fs.FileInfo) error {
@@ -202,14 +202,14 @@ type meteredReader struct {
 	name  string
 }
 
-func (r *meteredReader) Stat() (fs.FileInfo, error) { return r.f.Stat() }
+func (m *meteredReader) Stat() (fs.FileInfo, error) { return m.f.Stat() }
 
 // Read fails when its context ends: a read of a file does not end by itself.
-func (r *meteredReader) Read(p []byte) (int, error) {
-	if err := context.Cause(r.ctx); err != nil {
+func (m *meteredReader) Read(p []byte) (int, error) {
+	if err := context.Cause(m.ctx); err != nil {
 		return 0, err
 	}
-	n, err := r.f.Read(p)
-	r.meter.add(r.name, 0, int64(n))
+	n, err := m.f.Read(p)
+	m.meter.add(m.name, 0, int64(n))
 	return n, err
 }

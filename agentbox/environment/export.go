@@ -38,31 +38,31 @@ type Limits struct {
 // Inventory records what exists, so that a later Receive can leave out what has not changed. No
 // clock is compared for that, neither the host's nor the guest's. Only the guest understands what
 // it wrote.
-func (h Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
-	ctx, cancel := h.Limits.context(ctx)
+func (e Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) error {
+	ctx, cancel := e.Limits.context(ctx)
 	defer cancel()
-	req := protocol.ExportRequest{Root: h.Root, Skip: h.Skip, Paths: h.Paths, Inventory: true}
-	return h.ask(ctx, client, req, nil, h.Limits.writer(w))
+	req := protocol.ExportRequest{Root: e.Root, Skip: e.Skip, Paths: e.Paths, Inventory: true}
+	return e.ask(ctx, client, req, nil, e.Limits.writer(w))
 }
 
 // Receive writes the files as a tar archive to w. Only the guest agent can do that; a stock SSH
 // server refuses. The archive is complete if and only if the error is nil. It is as untrusted as
 // everything else in the environment. Exceeding the bound is an error of code Conflict.
-func (h Export) Receive(ctx context.Context, client *ssh.Client, w io.Writer) error {
-	ctx, cancel := h.Limits.context(ctx)
+func (e Export) Receive(ctx context.Context, client *ssh.Client, w io.Writer) error {
+	ctx, cancel := e.Limits.context(ctx)
 	defer cancel()
-	req := protocol.ExportRequest{Root: h.Root, Skip: h.Skip, Whole: h.Whole, Paths: h.Paths}
+	req := protocol.ExportRequest{Root: e.Root, Skip: e.Skip, Whole: e.Whole, Paths: e.Paths}
 	var known io.Reader
-	if h.Known != nil {
-		info, err := h.Known.Stat()
+	if e.Known != nil {
+		info, err := e.Known.Stat()
 		if err != nil {
 			return err
 		}
 		req.Known = info.Size()
-		known = io.NewSectionReader(h.Known, 0, req.Known)
+		known = io.NewSectionReader(e.Known, 0, req.Known)
 	}
-	counted, counting := countFiles(h.Limits)
-	err := h.ask(ctx, client, req, known, io.MultiWriter(h.Limits.writer(w), counted))
+	counted, counting := countFiles(e.Limits)
+	err := e.ask(ctx, client, req, known, io.MultiWriter(e.Limits.writer(w), counted))
 	if tooMany := counting(); tooMany != nil {
 		return tooMany
 	}
@@ -72,7 +72,7 @@ func (h Export) Receive(ctx context.Context, client *ssh.Client, w io.Writer) er
 // ask runs the subsystem: the request as one line of JSON, then more, go to its input; the answer
 // is its output. If out fails, that error is returned, and not the end of the command that it
 // caused.
-func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.ExportRequest, more io.Reader, out io.Writer) error {
+func (e Export) ask(ctx context.Context, client *ssh.Client, req protocol.ExportRequest, more io.Reader, out io.Writer) error {
 	request, err := json.Marshal(req)
 	if err != nil {
 		return err
@@ -90,11 +90,11 @@ func (h Export) ask(ctx context.Context, client *ssh.Client, req protocol.Export
 	case watched.err != nil:
 		return watched.err
 	case err != nil && context.Cause(ctx) == errTooLong:
-		return h.Limits.exceeded("takes longer than %s", h.Limits.Time)
+		return e.Limits.exceeded("takes longer than %s", e.Limits.Time)
 	case err != nil:
 		return err
 	case status.Code != 0:
-		return agentbox.Errorf(agentbox.Unavailable, "the box could not give the files of %s: %s", h.Root, strings.TrimSpace(complaint.String()))
+		return agentbox.Errorf(agentbox.Unavailable, "the box could not give the files of %s: %s", e.Root, strings.TrimSpace(complaint.String()))
 	}
 	return nil
 }

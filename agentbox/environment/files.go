@@ -247,30 +247,30 @@ type packets struct {
 const namePacket = 104
 
 // names counts the bytes of name packets in the next piece of the stream.
-func (s *packets) names(p []byte) (count int64) {
+func (ps *packets) names(p []byte) (count int64) {
 	for len(p) > 0 {
-		if s.have < len(s.header) {
-			got := copy(s.header[s.have:], p)
-			if p, s.have = p[got:], s.have+got; s.have < len(s.header) {
+		if ps.have < len(ps.header) {
+			got := copy(ps.header[ps.have:], p)
+			if p, ps.have = p[got:], ps.have+got; ps.have < len(ps.header) {
 				break
 			}
-			s.left = max(binary.BigEndian.Uint32(s.header[:]), 1) - 1
+			ps.left = max(binary.BigEndian.Uint32(ps.header[:]), 1) - 1
 		}
-		n := min(uint32(len(p)), s.left)
-		if p, s.left = p[n:], s.left-n; s.header[4] == namePacket {
+		n := min(uint32(len(p)), ps.left)
+		if p, ps.left = p[n:], ps.left-n; ps.header[4] == namePacket {
 			count += int64(n)
 		}
-		if s.left > 0 {
+		if ps.left > 0 {
 			break
 		}
-		s.have = 0
-		s.whole++
+		ps.have = 0
+		ps.whole++
 	}
 	return count
 }
 
 // partial tells whether a packet has begun and not come to its end.
-func (s *packets) partial() bool { return s.have > 0 }
+func (ps *packets) partial() bool { return ps.have > 0 }
 
 // Write starts the timer, unless an answer is owed already: a second request must not give the
 // server more time for the first.

@@ -239,12 +239,12 @@ type falseInfo struct {
 	mode fs.FileMode
 }
 
-func (l falseInfo) Name() string       { return l.name }
-func (l falseInfo) Size() int64        { return 4 }
-func (l falseInfo) Mode() fs.FileMode  { return l.mode }
-func (l falseInfo) ModTime() time.Time { return longAgo }
-func (l falseInfo) IsDir() bool        { return l.mode.IsDir() }
-func (l falseInfo) Sys() any           { return nil }
+func (f falseInfo) Name() string       { return f.name }
+func (f falseInfo) Size() int64        { return 4 }
+func (f falseInfo) Mode() fs.FileMode  { return f.mode }
+func (f falseInfo) ModTime() time.Time { return longAgo }
+func (f falseInfo) IsDir() bool        { return f.mode.IsDir() }
+func (f falseInfo) Sys() any           { return nil }
 
 type lines []fs.FileInfo
 

@@ -202,10 +202,10 @@ type notifying struct {
 }
 
 // Write calls passed even if the write fails.
-func (t notifying) Write(p []byte) (int, error) {
-	n, err := t.Writer.Write(p)
-	if t.passed != nil {
-		t.passed()
+func (nw notifying) Write(p []byte) (int, error) {
+	n, err := nw.Writer.Write(p)
+	if nw.passed != nil {
+		nw.passed()
 	}
 	return n, err
 }

@@ -15,25 +15,25 @@ import (
 var errTooLong = errors.New("it takes too long")
 
 // context is ctx with the bound's time.
-func (b Limits) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	if b.Time == 0 {
+func (l Limits) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.Time == 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, b.Time, errTooLong)
+	return context.WithTimeoutCause(ctx, l.Time, errTooLong)
 }
 
 // exceeded is the error for exceeding the bound. format continues a sentence that begins with "it".
-func (b Limits) exceeded(format string, args ...any) error {
+func (l Limits) exceeded(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Conflict, "what setup made is too much to keep: it "+format, args...).
 		WithHint("let setup remove what boxes do not need, or name less in `caches:`")
 }
 
 // writer passes on what the bound allows.
-func (b Limits) writer(w io.Writer) io.Writer {
-	if b.Bytes == 0 {
+func (l Limits) writer(w io.Writer) io.Writer {
+	if l.Bytes == 0 {
 		return w
 	}
-	return &bounded.LimitedWriter{W: w, Remaining: b.Bytes, Err: b.exceeded("has more than %d MiB", b.Bytes>>20)}
+	return &bounded.LimitedWriter{W: w, Remaining: l.Bytes, Err: l.exceeded("has more than %d MiB", l.Bytes>>20)}
 }
 
 // failingWriter keeps the error of the writer behind it and calls failed, which ends the command

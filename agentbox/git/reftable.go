@@ -148,7 +148,7 @@ func records(block []byte, left *int, each func(key string, kind byte, c *cursor
 	return nil
 }
 
-func (t *reftable) parseRefs(block []byte, digest int, left *int) error {
+func (rt *reftable) parseRefs(block []byte, digest int, left *int) error {
 	return records(block, left, func(name string, kind byte, c *cursor) {
 		c.varint() // of the update index
 		var r refRecord
@@ -164,11 +164,11 @@ func (t *reftable) parseRefs(block []byte, digest int, left *int) error {
 		default:
 			c.failed = true
 		}
-		t.refs[name] = r
+		rt.refs[name] = r
 	})
 }
 
-func (t *reftable) parseLogs(block []byte, digest int, left *int) error {
+func (rt *reftable) parseLogs(block []byte, digest int, left *int) error {
 	return records(block, left, func(key string, kind byte, c *cursor) {
 		name, index, ok := strings.Cut(key, "\x00")
 		if !ok || len(index) != 8 || kind > 1 {
@@ -179,7 +179,7 @@ func (t *reftable) parseLogs(block []byte, digest int, left *int) error {
 		if kind == 1 {
 			r.line = c.logLine(digest)
 		}
-		t.logs = append(t.logs, r)
+		rt.logs = append(rt.logs, r)
 	})
 }
 

@@ -62,13 +62,13 @@ func viewError(err error) error {
 
 // config returns the view's configuration. Git requires repository format version 1 for objects
 // that are named by SHA-256.
-func (in ViewConfig) config() string {
+func (v ViewConfig) config() string {
 	version, settings := "0", []Setting{{Key: "core.bare", Value: "false"}}
-	if in.Format == "sha256" {
-		version, settings = "1", append(settings, Setting{Key: "extensions.objectformat", Value: in.Format})
+	if v.Format == "sha256" {
+		version, settings = "1", append(settings, Setting{Key: "extensions.objectformat", Value: v.Format})
 	}
 	settings = append(settings, Setting{Key: "core.repositoryformatversion", Value: version})
-	return FormatConfig(append(settings, in.Settings...))
+	return FormatConfig(append(settings, v.Settings...))
 }
 
 // take puts one file into the view, which git reads but does not write. It uses a hard link if

@@ -18,12 +18,12 @@ import (
 
 // newRecord is the record of a new box before anything is made for it. key is what finds the box
 // again, "" for a task's box. The box gets its id, name and lease from maker.lease.
-func (u *creation) newRecord(key string) record {
+func (c *creation) newRecord(key string) record {
 	return record{
-		Phase: phaseNew, Key: key, Task: u.Request.Task, Cold: u.Request.Cold && u.Templates, Life: 1, Workspace: 1,
-		Overrides: u.Flags, StartDue: true, Detached: u.Repo.Detached, Subdir: u.Repo.Subdir,
+		Phase: phaseNew, Key: key, Task: c.Request.Task, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
+		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir,
 		Box: agentbox.Box{
-			Directory: u.Repo.Root, Branch: u.Repo.Branch, Commit: u.Repo.Commit, Lifetime: u.Config.Lifetime, Disk: u.Config.Disk,
+			Directory: c.Repo.Root, Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk,
 		},
 	}
 }

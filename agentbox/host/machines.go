@@ -64,7 +64,7 @@ type launch struct {
 }
 
 // becomesBox tells whether the guest becomes the box while it starts.
-func (from launch) becomesBox() bool { return from.saved == "" && from.complete != nil }
+func (l launch) becomesBox() bool { return l.saved == "" && l.complete != nil }
 
 // start starts the box's present life and returns when the guest answers. The caller holds op and
 // has written the record, which names the life's directory. If start fails, the machine has ended,

@@ -24,8 +24,8 @@ import (
 // fakePolicies governs every machine in the same way; its images are all here.
 type fakePolicies struct{ why error }
 
-func (r fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
-	return m.ApplyPolicy(ctx, func() (api.PolicyInForce, error) { return api.PolicyInForce{}, r.why })
+func (f fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
+	return m.ApplyPolicy(ctx, func() (api.PolicyInForce, error) { return api.PolicyInForce{}, f.why })
 }
 func (fakePolicies) Placeholders(egress.Subject) map[string]string {
 	return map[string]string{"TOKEN": "placeholder"}

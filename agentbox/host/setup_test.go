@@ -26,20 +26,20 @@ type twoResults struct {
 	forgotten bool
 }
 
-func (r *twoResults) Find(_ context.Context, key agentbox.Digest) (caches.Result, error) {
+func (t *twoResults) Find(_ context.Context, key agentbox.Digest) (caches.Result, error) {
 	made := caches.Result{Key: key, Manifest: agentbox.Digest{1}}
-	if r.forgotten {
+	if t.forgotten {
 		made.Manifest = agentbox.Digest{2}
 	}
 	return made, nil
 }
 
-func (r *twoResults) Forget(_ context.Context, result agentbox.Digest) error {
-	r.forgotten = result == agentbox.Digest{1}
+func (t *twoResults) Forget(_ context.Context, result agentbox.Digest) error {
+	t.forgotten = result == agentbox.Digest{1}
 	return nil
 }
 
-func (r *twoResults) Open(_ context.Context, result agentbox.Digest, _ caches.Part) (io.ReadCloser, error) {
+func (t *twoResults) Open(_ context.Context, result agentbox.Digest, _ caches.Part) (io.ReadCloser, error) {
 	if result == (agentbox.Digest{1}) {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "a bit is wrong")
 	}

@@ -85,42 +85,42 @@ const expectTimeout = 30 * time.Second
 // started and attached to in two steps: nothing may be lost between them. After expectTimeout the
 // job no longer waits for that client, as a terminal multiplexer waits for none: if it attaches
 // after all, it gets the last maxQueue bytes and learns how much was dropped.
-func (j *followedJob) expect() {
-	j.expected = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
-	j.clients = append(j.clients, j.expected)
+func (fj *followedJob) expect() {
+	fj.expected = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
+	fj.clients = append(fj.clients, fj.expected)
 }
 
 // stopExpecting lets the job go on without the expected client, unless that has attached.
-func (j *followedJob) stopExpecting() {
-	j.mu.Lock()
-	if c := j.expected; c != nil {
+func (fj *followedJob) stopExpecting() {
+	fj.mu.Lock()
+	if c := fj.expected; c != nil {
 		c.mu.Lock()
 		c.opts.Whole = false
 		c.notify()
 		c.mu.Unlock()
 	}
-	j.mu.Unlock()
-	j.sendFlowControl()
+	fj.mu.Unlock()
+	fj.sendFlowControl()
 }
 
 // addClient adds a client. The expected client sees everything; any other sees what is on the
 // screen, and what follows.
-func (j *followedJob) addClient(opts environment.JobAttach, ch ssh.Channel) *client {
-	j.mu.Lock()
-	c := j.expected
+func (fj *followedJob) addClient(opts environment.JobAttach, ch ssh.Channel) *client {
+	fj.mu.Lock()
+	c := fj.expected
 	if c != nil && opts.Whole {
-		j.expected = nil
+		fj.expected = nil
 		c.connectExpected(opts, ch)
 	} else {
-		c = &client{opts: opts, ch: ch, changed: make(chan struct{}), end: j.end}
+		c = &client{opts: opts, ch: ch, changed: make(chan struct{}), end: fj.end}
 		if opts.Replay {
-			c.enqueueCopy(protocol.JobOutput, j.screen.replay(opts.Rows))
+			c.enqueueCopy(protocol.JobOutput, fj.screen.replay(opts.Rows))
 		}
-		j.clients = append(j.clients, c)
+		fj.clients = append(fj.clients, c)
 	}
-	j.mu.Unlock()
-	j.resize(opts.Columns, opts.Rows)
-	j.sendFlowControl()
+	fj.mu.Unlock()
+	fj.resize(opts.Columns, opts.Rows)
+	fj.sendFlowControl()
 	return c
 }
 
@@ -135,37 +135,37 @@ func (c *client) connectExpected(opts environment.JobAttach, ch ssh.Channel) {
 }
 
 // removeClient removes a client, and tells the guest whether the job still has to wait for one.
-func (j *followedJob) removeClient(c *client) {
+func (fj *followedJob) removeClient(c *client) {
 	c.close()
-	j.mu.Lock()
-	j.clients = slices.DeleteFunc(j.clients, func(other *client) bool { return other == c })
-	j.mu.Unlock()
-	j.sendFlowControl()
+	fj.mu.Lock()
+	fj.clients = slices.DeleteFunc(fj.clients, func(other *client) bool { return other == c })
+	fj.mu.Unlock()
+	fj.sendFlowControl()
 }
 
 // closeClients disconnects all clients: the hub stops following the job.
-func (j *followedJob) closeClients() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, c := range j.clients {
+func (fj *followedJob) closeClients() {
+	fj.mu.Lock()
+	defer fj.mu.Unlock()
+	for _, c := range fj.clients {
 		c.close()
 	}
 }
 
 // clientRequests serves the client's requests until it closes its channel. Sizes are clamped before
 // they are converted; resize refuses invalid ones.
-func (j *followedJob) clientRequests(c *client, requests <-chan *ssh.Request) {
+func (fj *followedJob) clientRequests(c *client, requests <-chan *ssh.Request) {
 	for req := range requests {
 		ok := false
 		switch req.Type {
 		case "window-change":
 			var w struct{ Columns, Rows, Width, Height uint32 }
 			if ok = ssh.Unmarshal(req.Payload, &w) == nil; ok {
-				j.resize(int(min(w.Columns, maxCells+1)), int(min(w.Rows, maxCells+1)))
+				fj.resize(int(min(w.Columns, maxCells+1)), int(min(w.Rows, maxCells+1)))
 			}
 		case "signal":
 			var v struct{ Name string }
-			ok = ssh.Unmarshal(req.Payload, &v) == nil && j.signal(j.hub.ctx, v.Name) == nil
+			ok = ssh.Unmarshal(req.Payload, &v) == nil && fj.signal(fj.hub.ctx, v.Name) == nil
 		}
 		req.Reply(ok, nil) // an error means that the channel is closed, which ends the loop
 	}
@@ -173,15 +173,15 @@ func (j *followedJob) clientRequests(c *client, requests <-chan *ssh.Request) {
 }
 
 // clientInput passes on what the client types.
-func (j *followedJob) clientInput(c *client) {
+func (fj *followedJob) clientInput(c *client) {
 	buf := make([]byte, protocol.MaxJobFrame)
 	for {
 		n, err := c.ch.Read(buf)
-		if n > 0 && j.input(protocol.JobInput, buf[:n]) != nil {
+		if n > 0 && fj.input(protocol.JobInput, buf[:n]) != nil {
 			continue // read on: its client must not hang
 		}
 		if err == io.EOF && c.opts.EndInput && !c.isClosed() {
-			j.input(protocol.JobInputEnd, nil)
+			fj.input(protocol.JobInputEnd, nil)
 		}
 		if err != nil {
 			return

@@ -52,12 +52,12 @@ func (h *Hub) newFollowedJob(rec Record, columns, rows int) *followedJob {
 // open opens the job's channel in the guest, and starts the job if spec is not nil. JobOpen.From
 // tells the guest from which byte on to send. A refusal that is Early says that the guest is not
 // ready yet; it is asked again until ctx is done.
-func (j *followedJob) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <-chan *ssh.Request, error) {
-	client, err := j.hub.Backend(ctx)
+func (fj *followedJob) open(ctx context.Context, spec *protocol.JobSpec) (ssh.Channel, <-chan *ssh.Request, error) {
+	client, err := fj.hub.Backend(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	extra, err := json.Marshal(protocol.JobOpen{ID: j.rec.ID.String(), Start: spec, From: j.recorder.Pos})
+	extra, err := json.Marshal(protocol.JobOpen{ID: fj.rec.ID.String(), Start: spec, From: fj.recorder.Pos})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,26 +76,26 @@ const reopenDelay = 100 * time.Millisecond
 // follow records the job to its end, over as many channels as that takes. ch is the first one, or
 // nil if there is none yet. It returns when the job or the hub has ended. A job that goes on is
 // left so that the next hub can adopt it.
-func (j *followedJob) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
-	defer j.hub.OnBegin()()
-	defer time.AfterFunc(expectTimeout, j.stopExpecting).Stop()
-	ctx := j.hub.ctx
+func (fj *followedJob) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
+	defer fj.hub.OnBegin()()
+	defer time.AfterFunc(expectTimeout, fj.stopExpecting).Stop()
+	ctx := fj.hub.ctx
 	for ctx.Err() == nil {
 		var err error
 		if ch == nil {
-			ch, requests, err = j.open(ctx, nil)
+			ch, requests, err = fj.open(ctx, nil)
 		}
 		switch {
 		case err == nil:
-			end, err := j.read(ctx, ch, requests)
-			if end != nil && j.finish(*end, ch) {
+			end, err := fj.read(ctx, ch, requests)
+			if end != nil && fj.finish(*end, ch) {
 				return
 			}
 			if ctx.Err() == nil {
-				j.hub.Log.Warn("lost the channel of a job", "job", j.rec.ID, "error", err)
+				fj.hub.Log.Warn("lost the channel of a job", "job", fj.rec.ID, "error", err)
 			}
 		case refusalOf(err) != nil && ctx.Err() == nil: // the guest does not know it
-			if j.finish(End{Lost: true}, nil) {
+			if fj.finish(End{Lost: true}, nil) {
 				return
 			}
 		}
@@ -103,19 +103,19 @@ func (j *followedJob) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 		background.Sleep(ctx, reopenDelay)
 	}
 	// The hub ends, and the job goes on in a saved machine, or is lost with a machine that ends.
-	if err := j.recorder.suspend(); err != nil {
-		j.hub.Log.Error("cannot record where the transcript of a job stopped", "job", j.rec.ID, "error", err)
+	if err := fj.recorder.suspend(); err != nil {
+		fj.hub.Log.Error("cannot record where the transcript of a job stopped", "job", fj.rec.ID, "error", err)
 	}
-	j.closeClients()
+	fj.closeClients()
 }
 
 // read takes what the guest sends until the job or the channel ends. end is nil if the channel
 // ended first.
-func (j *followedJob) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
+func (fj *followedJob) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
 	defer context.AfterFunc(ctx, func() { ch.Close() })()
 	go ssh.DiscardRequests(requests) // ends with the channel
-	j.setChannel(ch)
-	defer j.setChannel(nil)
+	fj.setChannel(ch)
+	defer fj.setChannel(nil)
 	buf := make([]byte, protocol.MaxJobFrame)
 	for {
 		f, err := protocol.ReadJobFrame(ch, buf)
@@ -123,7 +123,7 @@ func (j *followedJob) read(ctx context.Context, ch ssh.Channel, requests <-chan 
 			ch.Close()
 			return nil, err
 		}
-		end, err := j.handle(f)
+		end, err := fj.handle(f)
 		if err != nil {
 			ch.Close()
 			return nil, err
@@ -136,17 +136,17 @@ func (j *followedJob) read(ctx context.Context, ch ssh.Channel, requests <-chan 
 
 // handle records a frame and passes it on. A frame of an unknown kind is an error: the position of
 // what follows would be a guess.
-func (j *followedJob) handle(f protocol.JobFrame) (*End, error) {
+func (fj *followedJob) handle(f protocol.JobFrame) (*End, error) {
 	switch f.Kind {
 	case protocol.JobOffset:
-		j.seek(f.Offset())
+		fj.seek(f.Offset())
 	case protocol.JobOutput, protocol.JobStderr:
-		j.hub.OnOutput()
-		if size := j.size.Load(); size != nil && j.rec.TTY {
-			j.recorder.resize(size[0], size[1])
+		fj.hub.OnOutput()
+		if size := fj.size.Load(); size != nil && fj.rec.TTY {
+			fj.recorder.resize(size[0], size[1])
 		}
-		j.recorder.output(f.Kind, f.Data)
-		j.broadcast(f.Kind, f.Data)
+		fj.recorder.output(f.Kind, f.Data)
+		fj.broadcast(f.Kind, f.Data)
 	case protocol.JobEnd:
 		e, err := f.Exit()
 		if err != nil {
@@ -165,27 +165,27 @@ const maxSkip = 1 << 60
 // seek goes to where the guest's output continues: forward if some was left out, back if the
 // machine was rolled back. After a rollback the job repeats output that was recorded already, and
 // it is recorded again: the transcript tells what happened.
-func (j *followedJob) seek(at uint64) {
+func (fj *followedJob) seek(at uint64) {
 	at = min(at, maxSkip)
-	if at <= j.recorder.Pos {
-		j.recorder.Pos = at
+	if at <= fj.recorder.Pos {
+		fj.recorder.Pos = at
 		return
 	}
-	n := at - j.recorder.Pos
-	j.recorder.skip(at)
-	j.broadcast(protocol.JobOutput, []byte(omittedText(n)))
+	n := at - fj.recorder.Pos
+	fj.recorder.skip(at)
+	fj.broadcast(protocol.JobOutput, []byte(omittedText(n)))
 }
 
 // broadcast gives output to every client, and waits for those that are to lose nothing. The screen
 // is updated under the same lock as the list, so that a client that joins gets each byte once, in
 // its replay or after it.
-func (j *followedJob) broadcast(kind byte, data []byte) {
-	j.mu.Lock()
-	j.screen.write(data)
-	clients := slices.Clone(j.clients)
-	j.mu.Unlock()
+func (fj *followedJob) broadcast(kind byte, data []byte) {
+	fj.mu.Lock()
+	fj.screen.write(data)
+	clients := slices.Clone(fj.clients)
+	fj.mu.Unlock()
 	for _, c := range clients {
-		c.enqueue(j.hub.ctx, kind, data)
+		c.enqueue(fj.hub.ctx, kind, data)
 	}
 }
 
@@ -193,25 +193,25 @@ func (j *followedJob) broadcast(kind byte, data []byte) {
 // matters: once the guest has forgotten it, only exit.json says how the job ended. So finish tries
 // until the file is written. It returns false if the hub ends first: the next hub asks the guest
 // again.
-func (j *followedJob) finish(end End, ch ssh.Channel) bool {
-	j.recorder.close()
-	end.Time, end.Omitted = time.Now().UTC(), j.recorder.Omitted
+func (fj *followedJob) finish(end End, ch ssh.Channel) bool {
+	fj.recorder.close()
+	end.Time, end.Omitted = time.Now().UTC(), fj.recorder.Omitted
 	for failed := false; ; failed = true {
-		err := errors.Join(durable.WriteJSON(filepath.Join(j.dir, EndFile), end, 0o600), durable.SyncDir(j.dir))
+		err := errors.Join(durable.WriteJSON(filepath.Join(fj.dir, EndFile), end, 0o600), durable.SyncDir(fj.dir))
 		if err == nil {
 			break
 		}
 		if !failed {
-			j.hub.Log.Error("cannot record how a job ended", "job", j.rec.ID, "error", err)
+			fj.hub.Log.Error("cannot record how a job ended", "job", fj.rec.ID, "error", err)
 		}
-		if !background.Sleep(j.hub.ctx, rewriteDelay) {
+		if !background.Sleep(fj.hub.ctx, rewriteDelay) {
 			return false
 		}
 	}
-	j.mu.Lock()
-	j.end = &end
-	clients := slices.Clone(j.clients)
-	j.mu.Unlock()
+	fj.mu.Lock()
+	fj.end = &end
+	clients := slices.Clone(fj.clients)
+	fj.mu.Unlock()
 	for _, c := range clients {
 		c.finish(end)
 	}
@@ -227,33 +227,33 @@ const rewriteDelay = time.Second
 
 // setChannel sets the channel to the guest, nil for none, and tells the guest over a new one
 // whether to wait for clients.
-func (j *followedJob) setChannel(ch ssh.Channel) {
-	j.mu.Lock()
-	j.channel = ch
-	j.mu.Unlock()
+func (fj *followedJob) setChannel(ch ssh.Channel) {
+	fj.mu.Lock()
+	fj.channel = ch
+	fj.mu.Unlock()
 	if ch != nil {
-		j.sendFlowControl()
+		fj.sendFlowControl()
 	}
 }
 
 // currentChannel is the channel to the guest, nil while the guest is away.
-func (j *followedJob) currentChannel() ssh.Channel {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.channel
+func (fj *followedJob) currentChannel() ssh.Channel {
+	fj.mu.Lock()
+	defer fj.mu.Unlock()
+	return fj.channel
 }
 
 // signal asks the guest, and waits for its answer as long as for any. name is without SIG, as in
 // RFC 4254.
-func (j *followedJob) signal(ctx context.Context, name string) error {
-	ch := j.currentChannel()
+func (fj *followedJob) signal(ctx context.Context, name string) error {
+	ch := fj.currentChannel()
 	if ch == nil {
-		return agentbox.Errorf(agentbox.Conflict, "job %s has ended, or its box does not answer", j.rec.ID).WithHint("agentbox jobs says which")
+		return agentbox.Errorf(agentbox.Conflict, "job %s has ended, or its box does not answer", fj.rec.ID).WithHint("agentbox jobs says which")
 	}
 	ok, err := environment.Request(ctx, ch, "signal", ssh.Marshal(struct{ Name string }{name}))
 	switch {
 	case errors.Is(err, io.EOF):
-		return agentbox.Errorf(agentbox.Conflict, "job %s has ended", j.rec.ID)
+		return agentbox.Errorf(agentbox.Conflict, "job %s has ended", fj.rec.ID)
 	case err == nil && !ok:
 		return agentbox.Errorf(agentbox.Invalid, "there is no signal %q", name).WithHint("INT, TERM, KILL, HUP, USR1, ... without SIG")
 	}
@@ -263,13 +263,13 @@ func (j *followedJob) signal(ctx context.Context, name string) error {
 // input sends a client's input to the guest. While the guest is away it is dropped, as by a
 // terminal that hung up. data has at most protocol.MaxJobFrame bytes. Frames of two clients do not
 // mix.
-func (j *followedJob) input(kind byte, data []byte) error {
-	ch := j.currentChannel()
+func (fj *followedJob) input(kind byte, data []byte) error {
+	ch := fj.currentChannel()
 	if ch == nil {
 		return errors.New("the job takes no input now")
 	}
-	j.inputMu.Lock()
-	defer j.inputMu.Unlock()
+	fj.inputMu.Lock()
+	defer fj.inputMu.Unlock()
 	_, err := ch.Write(protocol.AppendJobFrame(nil, kind, data))
 	return err
 }
@@ -277,12 +277,12 @@ func (j *followedJob) input(kind byte, data []byte) error {
 // resize gives the job's terminal the size that a client asked for last. It ignores sizes that no
 // terminal has. The transcript gets the size with the next output, by the goroutine that owns the
 // recorder.
-func (j *followedJob) resize(columns, rows int) {
+func (fj *followedJob) resize(columns, rows int) {
 	if columns <= 0 || rows <= 0 || columns > maxCells || rows > maxCells {
 		return
 	}
-	j.size.Store(&[2]int{columns, rows})
-	if ch := j.currentChannel(); ch != nil {
+	fj.size.Store(&[2]int{columns, rows})
+	if ch := fj.currentChannel(); ch != nil {
 		ch.SendRequest("window-change", false, ssh.Marshal(struct{ W, H, X, Y uint32 }{uint32(columns), uint32(rows), 0, 0}))
 	}
 }
@@ -293,11 +293,11 @@ const maxCells = 4096
 // sendFlowControl tells the guest whether to wait until the hub has read: it has to while a client
 // is to lose nothing. Otherwise the guest leaves output out when the hub is slow, as a job must not
 // stop for lack of a reader.
-func (j *followedJob) sendFlowControl() {
-	j.mu.Lock()
-	ch := j.channel
-	blocking := slices.ContainsFunc(j.clients, func(c *client) bool { return c.opts.Whole }) // Whole changes under j.mu only
-	j.mu.Unlock()
+func (fj *followedJob) sendFlowControl() {
+	fj.mu.Lock()
+	ch := fj.channel
+	blocking := slices.ContainsFunc(fj.clients, func(c *client) bool { return c.opts.Whole }) // Whole changes under j.mu only
+	fj.mu.Unlock()
 	if ch != nil {
 		ch.SendRequest(protocol.JobFlowControl, false, ssh.Marshal(struct{ Blocking bool }{blocking}))
 	}

@@ -30,25 +30,25 @@ type fakeChannel struct {
 	requested []string
 }
 
-func (c *fakeChannel) SendRequest(name string, _ bool, _ []byte) (bool, error) {
-	c.mu.Lock()
-	c.requested = append(c.requested, name)
-	c.mu.Unlock()
-	if c.silent != nil {
-		<-c.silent
+func (f *fakeChannel) SendRequest(name string, _ bool, _ []byte) (bool, error) {
+	f.mu.Lock()
+	f.requested = append(f.requested, name)
+	f.mu.Unlock()
+	if f.silent != nil {
+		<-f.silent
 	}
 	return true, nil
 }
 
 // wasAsked reports whether a request of this name was sent.
-func (c *fakeChannel) wasAsked(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Contains(c.requested, name)
+func (f *fakeChannel) wasAsked(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.requested, name)
 }
 
-func (c *fakeChannel) Read(p []byte) (int, error) { return c.frames.Read(p) }
-func (c *fakeChannel) Close() error               { return nil }
+func (f *fakeChannel) Read(p []byte) (int, error) { return f.frames.Read(p) }
+func (f *fakeChannel) Close() error               { return nil }
 
 func testFollowed(ctx context.Context, dir string) *followedJob {
 	h := NewHub(ctx, Config{Dir: dir, Log: slog.New(slog.DiscardHandler), OnBegin: func() func() { return func() {} }, OnOutput: func() {}})

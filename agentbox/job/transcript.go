@@ -142,21 +142,21 @@ type partReader struct {
 }
 
 // close closes the open part, if any.
-func (r *partReader) close() {
-	if r.file != nil {
-		r.file.Close()
+func (p *partReader) close() {
+	if p.file != nil {
+		p.file.Close()
 	}
 }
 
 // drain reads everything that is there.
-func (r *partReader) drain() error {
+func (p *partReader) drain() error {
 	for {
-		if r.file != nil {
-			if err := r.lines(); err != nil {
+		if p.file != nil {
+			if err := p.lines(); err != nil {
 				return err
 			}
 		}
-		more, err := r.next()
+		more, err := p.next()
 		if err != nil || !more {
 			return err
 		}
@@ -164,49 +164,49 @@ func (r *partReader) drain() error {
 }
 
 // next opens the next part, if there is one. It skips a part that was removed meanwhile.
-func (r *partReader) next() (bool, error) {
-	numbers, err := r.t.parts()
+func (p *partReader) next() (bool, error) {
+	numbers, err := p.t.parts()
 	if err != nil {
 		return false, err
 	}
 	for _, n := range numbers {
-		if n <= r.number {
+		if n <= p.number {
 			continue
 		}
-		f, h, err := openPart(partName(r.t.dir, n))
+		f, h, err := openPart(partName(p.t.dir, n))
 		if err != nil { // its first line is being written, or it was removed
 			continue
 		}
-		if r.file != nil { // the last one may have grown before the next was begun
-			if err := r.lines(); err != nil {
+		if p.file != nil { // the last one may have grown before the next was begun
+			if err := p.lines(); err != nil {
 				f.Close()
 				return false, err
 			}
 		}
-		return true, r.begin(n, h, f)
+		return true, p.begin(n, h, f)
 	}
 	return false, nil
 }
 
 // begin goes on with part n. If parts before it were dropped, it says how much is missing.
-func (r *partReader) begin(n int, h header, f *os.File) error {
-	r.close()
-	if r.number < 0 {
-		r.firstHeader = h
+func (p *partReader) begin(n int, h header, f *os.File) error {
+	p.close()
+	if p.number < 0 {
+		p.firstHeader = h
 	}
 	// What lies between the end of part 0 and the oldest part that stays was dropped.
-	missing, known := n != r.number+1, max(h.Part.Head, r.from)
-	r.number, r.file, r.readBytes, r.offset, r.from = n, f, 0, h.Part.Offset, h.Part.From
+	missing, known := n != p.number+1, max(h.Part.Head, p.from)
+	p.number, p.file, p.readBytes, p.offset, p.from = n, f, 0, h.Part.Offset, h.Part.From
 	if missing && h.Part.From > known {
-		return r.each(r.firstHeader, event{h.Part.Offset, "o", omittedText(h.Part.From - known)})
+		return p.each(p.firstHeader, event{h.Part.Offset, "o", omittedText(h.Part.From - known)})
 	}
 	return nil
 }
 
 // lines reads the whole lines of the present part that were not read yet. It leaves a last line
 // without its end for the next time.
-func (r *partReader) lines() error {
-	in := bufio.NewReaderSize(io.NewSectionReader(r.file, r.readBytes, 1<<40), 64<<10)
+func (p *partReader) lines() error {
+	in := bufio.NewReaderSize(io.NewSectionReader(p.file, p.readBytes, 1<<40), 64<<10)
 	for {
 		line, err := bounded.ReadLine(in, maxLine)
 		if errors.Is(err, io.EOF) {
@@ -216,17 +216,17 @@ func (r *partReader) lines() error {
 			return err
 		}
 		// The first line is the header, which was read before.
-		first := r.readBytes == 0
-		r.readBytes += int64(len(line)) + 1
+		first := p.readBytes == 0
+		p.readBytes += int64(len(line)) + 1
 		if first {
 			continue
 		}
 		e, err := parseEvent(line)
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.file.Name(), err)
+			return fmt.Errorf("%s: %w", p.file.Name(), err)
 		}
-		e.At += r.offset
-		if err := r.each(r.firstHeader, e); err != nil {
+		e.At += p.offset
+		if err := p.each(p.firstHeader, e); err != nil {
 			return err
 		}
 	}

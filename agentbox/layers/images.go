@@ -308,7 +308,7 @@ func (*LazyImage) BlockSize() int64 { return blob.BlockSize }
 
 // ReadFirst lists the blocks that a box will read first, as far as its source knew. They are
 // numbers of blocks, in the order in which a box once read them.
-func (f *LazyImage) ReadFirst() []uint32 { return f.Manifest().Trace }
+func (l *LazyImage) ReadFirst() []uint32 { return l.Manifest().Trace }
 
 // ManifestOf returns the manifest of an image that is not all here.
 func (i *Images) ManifestOf(ctx context.Context, img image.Image) (blob.Manifest, error) {

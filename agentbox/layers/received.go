@@ -26,8 +26,8 @@ func (r *receivedBytes) add(from image.Received, n int64) {
 
 // Received returns from whom bytes of the image have come since it was opened. The slice is the
 // caller's, one entry for each peer or remote.
-func (f *LazyImage) Received() []image.Received {
-	f.received.mu.Lock()
-	defer f.received.mu.Unlock()
-	return append([]image.Received{}, f.received.list...)
+func (l *LazyImage) Received() []image.Received {
+	l.received.mu.Lock()
+	defer l.received.mu.Unlock()
+	return append([]image.Received{}, l.received.list...)
 }

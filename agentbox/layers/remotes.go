@@ -50,35 +50,35 @@ const remotesVersion = 1
 
 // Remember puts a remote first in the list. Beyond maxRemotes the oldest is forgotten. A remote
 // that is first already costs no write. Team is not remembered: peers are always asked.
-func (p *Remotes) Remember(remote string) error {
+func (r *Remotes) Remember(remote string) error {
 	if remote == Team {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.load()
-	if len(p.list) > 0 && p.list[0] == remote {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.load()
+	if len(r.list) > 0 && r.list[0] == remote {
 		return nil
 	}
-	list := append([]string{remote}, slices.DeleteFunc(slices.Clone(p.list), func(other string) bool { return other == remote })...)
+	list := append([]string{remote}, slices.DeleteFunc(slices.Clone(r.list), func(other string) bool { return other == remote })...)
 	list = list[:min(len(list), maxRemotes)]
 	b, err := encode(remotesFile{remotesVersion, list})
 	if err != nil {
 		return err
 	}
-	p.list = list
-	return durable.WriteFile(p.File, b, 0o600)
+	r.list = list
+	return durable.WriteFile(r.File, b, 0o600)
 }
 
 // load reads the list once. One that cannot be read is none: it is worth nothing but time. Callers
 // hold mu.
-func (p *Remotes) load() {
-	if p.read {
+func (r *Remotes) load() {
+	if r.read {
 		return
 	}
-	p.read, p.retryAt = true, map[string]time.Time{}
-	if b, err := os.ReadFile(p.File); err == nil {
-		p.list = decodeRemotes(b)
+	r.read, r.retryAt = true, map[string]time.Time{}
+	if b, err := os.ReadFile(r.File); err == nil {
+		r.list = decodeRemotes(b)
 	}
 }
 
@@ -94,13 +94,13 @@ func decodeRemotes(b []byte) []string {
 // Source asks the remotes in first, and then the others, until one has a piece with the right
 // bytes. When none has it, the error is that of the remote that was asked first. first are remotes
 // as Remember takes them; Team among them means nothing, as peers come first in any case.
-func (p *Remotes) Source(first ...string) cachestore.Source {
-	return peerSource{remotes: p, first: first}
+func (r *Remotes) Source(first ...string) cachestore.Source {
+	return peerSource{remotes: r, first: first}
 }
 
 // counted is Source, which adds up from whom chunks come.
-func (p *Remotes) counted(to *receivedBytes, first ...string) cachestore.Source {
-	return peerSource{remotes: p, first: first, received: to}
+func (r *Remotes) counted(to *receivedBytes, first ...string) cachestore.Source {
+	return peerSource{remotes: r, first: first, received: to}
 }
 
 // peerSource is the Source of one fetch, and may be used by many goroutines.
@@ -112,29 +112,29 @@ type peerSource struct {
 
 // Get returns a piece. Peers give manifests only: of a chunk they want to know which manifest it is
 // of. max is the most bytes that the piece can have: a manifest is recognized by it.
-func (a peerSource) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
-	if a.remotes.peers() == nil || max < blob.MaxManifest {
-		b, _, err := a.fromRemotes(ctx, d, max)
+func (p peerSource) Get(ctx context.Context, d agentbox.Digest, max int) ([]byte, error) {
+	if p.remotes.peers() == nil || max < blob.MaxManifest {
+		b, _, err := p.fromRemotes(ctx, d, max)
 		return b, err
 	}
 	// Peers first: they are near, and cost nobody's bandwidth outside.
-	b, err := a.manifest(ctx, d)
-	if err == nil || ctx.Err() != nil || len(a.remotes.order(a.first)) == 0 {
+	b, err := p.manifest(ctx, d)
+	if err == nil || ctx.Err() != nil || len(p.remotes.order(p.first)) == 0 {
 		return b, err
 	}
-	b, _, err = a.fromRemotes(ctx, d, max)
+	b, _, err = p.fromRemotes(ctx, d, max)
 	return b, err
 }
 
 // fromRemotes returns a piece, and who had it. Each is asked once, one after the other.
-func (a peerSource) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b []byte, remote string, err error) {
+func (p peerSource) fromRemotes(ctx context.Context, d agentbox.Digest, max int) (b []byte, remote string, err error) {
 	var first error
-	for _, remote := range a.remotes.order(a.first) {
+	for _, remote := range p.remotes.order(p.first) {
 		b, err := getFrom(ctx, remote, d, max)
 		if err == nil {
 			return b, remote, nil
 		}
-		a.remotes.failed(remote, err)
+		p.remotes.failed(remote, err)
 		if first == nil {
 			first = err
 		}
@@ -162,13 +162,13 @@ func getFrom(ctx context.Context, remote string, d agentbox.Digest, max int) ([]
 }
 
 // order lists whom to ask: those in first always, the others unless they failed a moment ago.
-func (p *Remotes) order(first []string) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.load()
+func (r *Remotes) order(first []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.load()
 	out := slices.DeleteFunc(slices.Clone(first), func(remote string) bool { return remote == Team })
-	for _, remote := range p.list {
-		if !slices.Contains(first, remote) && time.Now().After(p.retryAt[remote]) {
+	for _, remote := range r.list {
+		if !slices.Contains(first, remote) && time.Now().After(r.retryAt[remote]) {
 			out = append(out, remote)
 		}
 	}
@@ -176,15 +176,15 @@ func (p *Remotes) order(first []string) []string {
 }
 
 // Any reports whether a remote is known that answers, as far as was seen.
-func (p *Remotes) Any() bool { return len(p.order(nil)) > 0 }
+func (r *Remotes) Any() bool { return len(r.order(nil)) > 0 }
 
 // failed backs off from a remote that does not answer. One that only lacks the piece is asked again
 // at once.
-func (p *Remotes) failed(remote string, err error) {
+func (r *Remotes) failed(remote string, err error) {
 	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Corrupt || errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.retryAt[remote] = time.Now().Add(retryDelay)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.retryAt[remote] = time.Now().Add(retryDelay)
 }

@@ -23,38 +23,38 @@ const Team = "team"
 const peerTimeout = 300 * time.Millisecond
 
 // manifest asks the peers for a manifest.
-func (a peerSource) manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
-	if len(a.remotes.order(a.first)) > 0 {
+func (p peerSource) manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
+	if len(p.remotes.order(p.first)) > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, peerTimeout)
 		defer cancel()
 	}
-	return a.remotes.peers().Manifest(ctx, d)
+	return p.remotes.peers().Manifest(ctx, d)
 }
 
 // peers is this machine's part in the mesh, nil without one.
-func (p *Remotes) peers() *exchange.Node {
-	if p.Peers == nil {
+func (r *Remotes) peers() *exchange.Node {
+	if r.Peers == nil {
 		return nil
 	}
-	return p.Peers()
+	return r.Peers()
 }
 
 // Session asks peers for chunks, and the remotes for what no peer has. It is what the store calls
 // when it fetches many chunks. arrived is called for each chunk that came, from several goroutines;
 // a wrong chunk is an error of arrived, and asked for elsewhere.
-func (a peerSource) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.ChunkHandler) (cachestore.Session, error) {
-	j := &combinedSession{asking: a, manifest: manifest, m: m, arrivedChunks: map[int]bool{}}
+func (p peerSource) Session(ctx context.Context, manifest agentbox.Digest, m blob.Manifest, arrived cachestore.ChunkHandler) (cachestore.Session, error) {
+	j := &combinedSession{asking: p, manifest: manifest, m: m, arrivedChunks: map[int]bool{}}
 	j.arrived = func(ctx context.Context, from exchange.PeerID, i int, b []byte) error {
 		err := arrived(ctx, i, b)
 		if err == nil && j.note(i) { // two peers may have been asked for it
-			a.received.add(image.Received{Peer: from.String()}, int64(len(b)))
+			p.received.add(image.Received{Peer: from.String()}, int64(len(b)))
 		}
 		return err
 	}
 	_, err := j.transfer()
 	if err == nil {
-		j.remotes, err = cachestore.OpenSession(ctx, pieceSource{a}, manifest, m, arrived)
+		j.remotes, err = cachestore.OpenSession(ctx, pieceSource{p}, manifest, m, arrived)
 	}
 	if err != nil && j.peers != nil {
 		err = errors.Join(err, j.peers.Close())
@@ -99,81 +99,81 @@ func scheduleClass(p cachestore.Priority) schedule.Class { return schedule.Class
 
 // transfer is what gets the blob from peers, nil without a mesh. A machine may leave its team, and
 // join one, while a box reads: then it is made anew.
-func (j *combinedSession) transfer() (*exchange.Transfer, error) {
-	j.switching.Lock()
-	defer j.switching.Unlock()
-	node := j.asking.remotes.peers()
-	if node == j.node && (j.peers != nil || node == nil) {
-		return j.peers, nil
+func (c *combinedSession) transfer() (*exchange.Transfer, error) {
+	c.switching.Lock()
+	defer c.switching.Unlock()
+	node := c.asking.remotes.peers()
+	if node == c.node && (c.peers != nil || node == nil) {
+		return c.peers, nil
 	}
 	var err error
-	if j.peers != nil {
-		err = j.peers.Close()
+	if c.peers != nil {
+		err = c.peers.Close()
 	}
-	j.node, j.peers = node, nil
+	c.node, c.peers = node, nil
 	if node == nil || err != nil {
 		return nil, err
 	}
-	t, err := node.Begin(j.manifest, j.m, j.arrived)
+	t, err := node.Begin(c.manifest, c.m, c.arrived)
 	if code := agentbox.CodeOf(err); err != nil && (code == agentbox.Conflict || code == agentbox.Unavailable) {
 		return nil, nil // somebody else gets it, or we have just left
 	}
-	j.peers = t
+	c.peers = t
 	return t, err
 }
 
 // Fetch returns when every chunk has arrived, or one cannot be had. That peers do not have all of
 // them is found out by asking: the rest is asked of the remotes, whose error is then the one that
 // counts.
-func (j *combinedSession) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) error {
-	peers, err := j.transfer()
+func (c *combinedSession) Fetch(ctx context.Context, p cachestore.Priority, chunks []int) error {
+	peers, err := c.transfer()
 	if err != nil {
 		return err
 	}
 	if peers == nil {
-		return j.remotes.Fetch(ctx, p, chunks)
+		return c.remotes.Fetch(ctx, p, chunks)
 	}
 	// What did not come by the time that peers give up is known from here on.
-	j.expect(chunks)
+	c.expect(chunks)
 	err = peers.Fetch(ctx, scheduleClass(p), chunks)
 	if code := agentbox.CodeOf(err); err == nil || ctx.Err() != nil || code != agentbox.NotFound && code != agentbox.Unavailable {
 		return err
 	}
-	left := j.missing(chunks)
-	if len(j.asking.remotes.order(j.asking.first)) == 0 {
+	left := c.missing(chunks)
+	if len(c.asking.remotes.order(c.asking.first)) == 0 {
 		return err
 	}
-	if remoteErr := j.remotes.Fetch(ctx, p, left); remoteErr != nil {
+	if remoteErr := c.remotes.Fetch(ctx, p, left); remoteErr != nil {
 		return remoteErr
 	}
 	return nil
 }
 
 // note records that a chunk came, and reports whether it is the first time.
-func (j *combinedSession) note(i int) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	first := !j.arrivedChunks[i]
-	j.arrivedChunks[i] = true
+func (c *combinedSession) note(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.arrivedChunks[i]
+	c.arrivedChunks[i] = true
 	return first
 }
 
 // expect forgets that chunks came: they may have been lost since.
-func (j *combinedSession) expect(chunks []int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (c *combinedSession) expect(chunks []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, i := range chunks {
-		delete(j.arrivedChunks, i)
+		delete(c.arrivedChunks, i)
 	}
 }
 
 // missing is those of the chunks that did not come.
-func (j *combinedSession) missing(chunks []int) []int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+func (c *combinedSession) missing(chunks []int) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var out []int
 	for _, i := range chunks {
-		if !j.arrivedChunks[i] {
+		if !c.arrivedChunks[i] {
 			out = append(out, i)
 		}
 	}
@@ -181,12 +181,12 @@ func (j *combinedSession) missing(chunks []int) []int {
 }
 
 // Close ends both sessions, and returns when nothing arrives any more.
-func (j *combinedSession) Close() error {
-	err := j.remotes.Close()
-	j.switching.Lock()
-	defer j.switching.Unlock()
-	if j.peers != nil {
-		err = errors.Join(err, j.peers.Close())
+func (c *combinedSession) Close() error {
+	err := c.remotes.Close()
+	c.switching.Lock()
+	defer c.switching.Unlock()
+	if c.peers != nil {
+		err = errors.Join(err, c.peers.Close())
 	}
 	return err
 }

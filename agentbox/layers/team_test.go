@@ -21,7 +21,7 @@ import (
 // fakeHolders is a catalogue that says the same of every blob.
 type fakeHolders []identity.PeerID
 
-func (p fakeHolders) Holders(agentbox.Digest) []identity.PeerID { return p }
+func (f fakeHolders) Holders(agentbox.Digest) []identity.PeerID { return f }
 
 // member makes a machine of a team: its store, what it shares, and its part in the exchange.
 func member(t *testing.T, node *wire.Node, holders ...identity.PeerID) (*Images, *Sharing, *exchange.Node) {

@@ -85,25 +85,25 @@ type makeOnceCall struct {
 
 // fetch gets the result of another machine. missing reports whether there is none. If there is one
 // that cannot be fetched, fetch shows the error to the user and makes the result here.
-func (w makeOnceCall) fetch(ctx context.Context) (missing bool, err error) {
-	err = w.get(ctx)
+func (m makeOnceCall) fetch(ctx context.Context) (missing bool, err error) {
+	err = m.get(ctx)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return false, err
 	case agentbox.CodeOf(err) == agentbox.NotFound:
 		return true, nil
 	}
-	w.report(err.Error())
-	return false, w.make(ctx)
+	m.report(err.Error())
+	return false, m.make(ctx)
 }
 
 // fetchOrMake is called by the machine whose turn it is. It fetches first, because the previous
 // holder of the claim may have finished since we last looked.
-func (w makeOnceCall) fetchOrMake(ctx context.Context) error {
-	if missing, err := w.fetch(ctx); !missing {
+func (m makeOnceCall) fetchOrMake(ctx context.Context) error {
+	if missing, err := m.fetch(ctx); !missing {
 		return err
 	}
-	return w.make(ctx)
+	return m.make(ctx)
 }
 
 // claim claims key for this machine, but only if the others would use the result: nobody uses the

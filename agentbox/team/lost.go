@@ -42,9 +42,9 @@ func (t *Team) CheckAvailable(ctx context.Context, img image.Image) error {
 }
 
 // busy reports whether one of these members is online but had no time to answer.
-func (p *membership) busy(manifest agentbox.Digest, ids []identity.PeerID) bool {
+func (m *membership) busy(manifest agentbox.Digest, ids []identity.PeerID) bool {
 	for _, id := range ids {
-		if time.Since(p.node.LastHeard(id)) < silenceTimeout && !p.exchange.HasSession(id, manifest) {
+		if time.Since(m.node.LastHeard(id)) < silenceTimeout && !m.exchange.HasSession(id, manifest) {
 			return true
 		}
 	}

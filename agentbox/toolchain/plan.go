@@ -86,19 +86,19 @@ func (n Needs) PackagesToQuery(have Available) []string {
 }
 
 // Has reports whether the box has a Node.js that all ranges accept.
-func (o Available) Has(wanted []string) bool { return o.Node != "" && accepts(wanted, o.Node) }
+func (a Available) Has(wanted []string) bool { return a.Node != "" && accepts(wanted, a.Node) }
 
 // DistributionHas reports whether the distribution has a Node.js that all ranges accept.
-func (o Available) DistributionHas(wanted []string) bool {
-	candidate := o.Distribution[packagesOf[Node][0]]
+func (a Available) DistributionHas(wanted []string) bool {
+	candidate := a.Distribution[packagesOf[Node][0]]
 	return candidate != "" && accepts(wanted, candidate)
 }
 
 // releases returns a Node.js of the npm registry that all ranges accept, and the npm for it. npms
 // are ranges for npm, of which those count that one fits.
-func (o Available) releases(wanted, npms []string) (node, npm Release, ok bool) {
-	if node, ok = o.Nodes.node(wanted); ok {
-		npm, ok = o.NPMs.npm(node, npms)
+func (a Available) releases(wanted, npms []string) (node, npm Release, ok bool) {
+	if node, ok = a.Nodes.node(wanted); ok {
+		npm, ok = a.NPMs.npm(node, npms)
 	}
 	return node, npm, ok
 }
@@ -106,11 +106,11 @@ func (o Available) releases(wanted, npms []string) (node, npm Release, ok bool) 
 // agree returns the constraints on Node.js that one version satisfies that the box has or can get,
 // as many as possible in the order of needs, and the needs that are left. The line of a version that
 // does not exist is better than any version.
-func (o Available) agree(needs Needs) (wanted []string, left Needs) {
+func (a Available) agree(needs Needs) (wanted []string, left Needs) {
 	possible := func(more string) bool {
 		all := append(slices.Clone(wanted), more)
-		_, _, ok := o.releases(all, nil)
-		return ok || o.Has(all) || o.DistributionHas(all)
+		_, _, ok := a.releases(all, nil)
+		return ok || a.Has(all) || a.DistributionHas(all)
 	}
 	for _, n := range needs {
 		switch {
@@ -128,17 +128,17 @@ func (o Available) agree(needs Needs) (wanted []string, left Needs) {
 }
 
 // answers reports whether needs for Node.js are met without the distribution.
-func (o Available) answers(needs Needs) bool {
-	wanted, left := o.agree(needs)
-	_, _, ok := o.releases(wanted, nil)
-	return len(left) == 0 && (ok || o.Has(wanted))
+func (a Available) answers(needs Needs) bool {
+	wanted, left := a.agree(needs)
+	_, _, ok := a.releases(wanted, nil)
+	return len(left) == 0 && (ok || a.Has(wanted))
 }
 
 // packages returns the packages of a tool, given the distribution's candidates: the newer ones if
 // they are there, for a tool that builds for its older versions too.
-func (have Candidates) packages(t Tool) []string {
+func (c Candidates) packages(t Tool) []string {
 	usual, newer := packagesOf[t], newerOf[t]
-	if len(newer) > 0 && have[newer[0]] != "" && version(have[usual[0]]).LessThan(version(have[newer[0]])) {
+	if len(newer) > 0 && c[newer[0]] != "" && version(c[usual[0]]).LessThan(version(c[newer[0]])) {
 		return newer
 	}
 	return usual

@@ -58,17 +58,17 @@ func NewFile(f *os.File) File { return osFile{f} }
 // virtual one: docs/internals/measurements.md has the numbers.
 const maxWrite = 128 << 10
 
-func (f osFile) WriteAt(p []byte, off int64) (n int, err error) {
+func (o osFile) WriteAt(p []byte, off int64) (n int, err error) {
 	for len(p) > n && err == nil {
 		var m int
-		m, err = f.File.WriteAt(p[n:min(n+maxWrite, len(p))], off+int64(n))
+		m, err = o.File.WriteAt(p[n:min(n+maxWrite, len(p))], off+int64(n))
 		n += m
 	}
 	return n, err
 }
 
-func (f osFile) Stat() (Stat, error) {
-	info, err := f.File.Stat()
+func (o osFile) Stat() (Stat, error) {
+	info, err := o.File.Stat()
 	if err != nil {
 		return Stat{}, err
 	}
@@ -76,9 +76,9 @@ func (f osFile) Stat() (Stat, error) {
 }
 
 // error says which operation on which file failed, as package os does.
-func (f osFile) error(op string, err error) error {
+func (o osFile) error(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &fs.PathError{Op: op, Path: f.Name(), Err: err}
+	return &fs.PathError{Op: op, Path: o.Name(), Err: err}
 }

@@ -8,27 +8,27 @@ import (
 )
 
 // Sync flushes the bytes. It leaves out times, which nothing here reads.
-func (f osFile) Sync() error { return f.error("sync", unix.Fdatasync(int(f.Fd()))) }
+func (o osFile) Sync() error { return o.error("sync", unix.Fdatasync(int(o.Fd()))) }
 
 // Punch falls back to zeros where the file system makes no holes.
-func (f osFile) Punch(off, n int64) error {
-	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+func (o osFile) Punch(off, n int64) error {
+	err := unix.Fallocate(int(o.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return writeZeros(f, off, n)
+		return writeZeros(o, off, n)
 	}
-	return f.error("punch", err)
+	return o.error("punch", err)
 }
 
 // NextData asks the file system, which may call data what is zeros, as for space that was reserved,
 // but never a hole what is not.
-func (f osFile) NextData(off int64) (start, end int64, err error) {
-	start, err = unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+func (o osFile) NextData(off int64) (start, end int64, err error) {
+	start, err = unix.Seek(int(o.Fd()), off, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
 		return 0, 0, io.EOF
 	}
 	if err != nil {
-		return 0, 0, f.error("seek", err)
+		return 0, 0, o.error("seek", err)
 	}
-	end, err = unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE)
-	return start, end, f.error("seek", err)
+	end, err = unix.Seek(int(o.Fd()), start, unix.SEEK_HOLE)
+	return start, end, o.error("seek", err)
 }

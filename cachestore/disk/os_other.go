@@ -4,13 +4,13 @@ package disk
 
 import "io"
 
-func (f osFile) Sync() error { return f.File.Sync() }
+func (o osFile) Sync() error { return o.File.Sync() }
 
-func (f osFile) Punch(off, n int64) error { return writeZeros(f, off, n) }
+func (o osFile) Punch(off, n int64) error { return writeZeros(o, off, n) }
 
 // NextData knows of no holes: everything is data.
-func (f osFile) NextData(off int64) (start, end int64, err error) {
-	st, err := f.Stat()
+func (o osFile) NextData(off int64) (start, end int64, err error) {
+	st, err := o.Stat()
 	if err == nil && off >= st.Size {
 		err = io.EOF
 	}

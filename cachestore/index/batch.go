@@ -72,14 +72,14 @@ func (b *Batch) Len() int { return len(b.changes) }
 // returns. After a crash, any number of these transactions from the front may be on disk, so
 // changes on which others depend come first. The same holds after an error, except that NoSpace,
 // from room, comes before a transaction writes anything.
-func (x *Index) Apply(b *Batch) error {
+func (i *Index) Apply(b *Batch) error {
 	for rest := b.changes; len(rest) > 0; {
 		n := min(len(rest), batchKeys)
-		if err := x.room(); err != nil {
+		if err := i.room(); err != nil {
 			return err
 		}
-		if err := x.apply(rest[:n]); err != nil {
-			return x.describe(err)
+		if err := i.apply(rest[:n]); err != nil {
+			return i.describe(err)
 		}
 		rest = rest[n:]
 	}
@@ -87,9 +87,9 @@ func (x *Index) Apply(b *Batch) error {
 }
 
 // apply makes changes in one transaction: all of them or none.
-func (x *Index) apply(changes []change) error {
+func (i *Index) apply(changes []change) error {
 	return recoverPanic(func() error {
-		return x.db.Update(func(t *badger.Txn) error {
+		return i.db.Update(func(t *badger.Txn) error {
 			for _, c := range changes {
 				var err error
 				if c.value == nil {

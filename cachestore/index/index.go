@@ -93,27 +93,27 @@ func recoverPanic(do func() error) (err error) {
 // Close writes what is in memory and closes the index. Without room for that, it leaves the data in
 // the log, from which the next Open reads it. It also does nothing if the directory was removed or
 // moved, where badger would retry for ever.
-func (x *Index) Close() error {
-	if agentbox.CodeOf(x.room()) == agentbox.NoSpace {
+func (i *Index) Close() error {
+	if agentbox.CodeOf(i.room()) == agentbox.NoSpace {
 		return nil
 	}
-	if now, err := os.Stat(x.db.Opts().Dir); err != nil || !os.SameFile(now, x.dir) {
+	if now, err := os.Stat(i.db.Opts().Dir); err != nil || !os.SameFile(now, i.dir) {
 		return nil
 	}
-	return recoverPanic(x.db.Close)
+	return recoverPanic(i.db.Close)
 }
 
 // Damaged returns the number of values that failed their checksum since Open.
-func (x *Index) Damaged() int64 { return x.damaged.Load() }
+func (i *Index) Damaged() int64 { return i.damaged.Load() }
 
 // Chunk returns the location of a chunk, or false when the chunk is not in the store.
-func (x *Index) Chunk(d agentbox.Digest) (Location, bool, error) {
-	return lookup(x, key(chunkKey, d), decodeLocation)
+func (i *Index) Chunk(d agentbox.Digest) (Location, bool, error) {
+	return lookup(i, key(chunkKey, d), decodeLocation)
 }
 
 // Meta returns the metadata of a manifest, or false when it is not in the store.
-func (x *Index) Meta(d agentbox.Digest) (Meta, bool, error) {
-	return lookup(x, key(metaKey, d), decodeMeta)
+func (i *Index) Meta(d agentbox.Digest) (Meta, bool, error) {
+	return lookup(i, key(metaKey, d), decodeMeta)
 }
 
 // lookup returns the value of a key, or false when it is absent or damaged.
@@ -135,9 +135,9 @@ func decoded[V any](x *Index, k, v []byte, decode func([]byte) (V, bool)) (out V
 }
 
 // get calls use with the value of a key, if there is one. The value is valid during the call only.
-func (x *Index) get(k []byte, use func(v []byte)) error {
+func (i *Index) get(k []byte, use func(v []byte)) error {
 	err := recoverPanic(func() error {
-		return x.db.View(func(t *badger.Txn) error {
+		return i.db.View(func(t *badger.Txn) error {
 			item, err := t.Get(k)
 			if err != nil {
 				return err
@@ -148,14 +148,14 @@ func (x *Index) get(k []byte, use func(v []byte)) error {
 	if errors.Is(err, badger.ErrKeyNotFound) {
 		return nil
 	}
-	return x.describe(err)
+	return i.describe(err)
 }
 
 // DamagedKeys returns the keys of chunks and manifests whose values fail their checksum.
-func (x *Index) DamagedKeys(ctx context.Context) ([]Key, error) {
+func (i *Index) DamagedKeys(ctx context.Context) ([]Key, error) {
 	var out []Key
 	for _, prefix := range []byte{chunkKey, metaKey} {
-		err := x.eachItem(ctx, prefix, len(agentbox.Digest{}), func(k, v []byte) error {
+		err := i.eachItem(ctx, prefix, len(agentbox.Digest{}), func(k, v []byte) error {
 			if _, ok := unseal(k, v); !ok {
 				out = append(out, Key{bytes.Clone(k)})
 			}
@@ -174,13 +174,13 @@ type Key struct{ bytes []byte }
 // EachChunk calls f for every chunk, in the order of digests, on a snapshot of the index. It stops
 // when ctx ends or f returns an error, and returns that error. It skips damaged entries. f may read
 // the index and apply a Batch.
-func (x *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Location) error) error {
-	return each(ctx, x, chunkKey, decodeLocation, f)
+func (i *Index) EachChunk(ctx context.Context, f func(agentbox.Digest, Location) error) error {
+	return each(ctx, i, chunkKey, decodeLocation, f)
 }
 
 // EachMeta is EachChunk for manifests.
-func (x *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) error) error {
-	return each(ctx, x, metaKey, decodeMeta, f)
+func (i *Index) EachMeta(ctx context.Context, f func(agentbox.Digest, Meta) error) error {
+	return each(ctx, i, metaKey, decodeMeta, f)
 }
 
 // each iterates over one table, whose keys are a K behind the prefix. It ignores keys of other
@@ -197,15 +197,15 @@ func each[K agentbox.Digest | blob.Fingerprint, V any](ctx context.Context, x *I
 
 // eachItem calls f with every key that has n bytes behind the prefix, and its value. Both are valid
 // during the call only.
-func (x *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []byte) error) error {
+func (i *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []byte) error) error {
 	visit := func(item *badger.Item) error {
 		if len(item.Key()) != 1+n {
 			return nil
 		}
 		return item.Value(func(v []byte) error { return f(item.Key(), v) })
 	}
-	return x.describe(recoverPanic(func() error {
-		return x.db.View(func(t *badger.Txn) error {
+	return i.describe(recoverPanic(func() error {
+		return i.db.View(func(t *badger.Txn) error {
 			o := badger.DefaultIteratorOptions
 			// Values are beside their keys (WithValueThreshold), so there is nothing to prefetch.
 			o.Prefix, o.PrefetchValues = []byte{prefix}, false
@@ -225,7 +225,7 @@ func (x *Index) eachItem(ctx context.Context, prefix byte, n int, f func(k, v []
 }
 
 // describe adds a hint to badger's errors; our own errors pass unchanged.
-func (x *Index) describe(err error) error {
+func (i *Index) describe(err error) error {
 	if err == nil || errors.As(err, new(*agentbox.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -13,42 +13,42 @@ var secretKey = []byte{'k'}
 
 // Secret returns the key of the fingerprints in this index. It is as old as the index, is lost with
 // it, and is of no use elsewhere.
-func (x *Index) Secret() blob.FingerprintKey { return x.secret }
+func (i *Index) Secret() blob.FingerprintKey { return i.secret }
 
 // openSecret reads the secret. If it is absent or damaged, it makes a new one, for which old
 // fingerprints are meaningless. It removes these first, so that a crash between the two steps
 // leaves no fingerprints of another secret.
-func (x *Index) openSecret() error {
-	secret, found, err := lookup(x, secretKey, decodeExact[blob.FingerprintKey])
-	if x.secret = secret; err != nil || found {
+func (i *Index) openSecret() error {
+	secret, found, err := lookup(i, secretKey, decodeExact[blob.FingerprintKey])
+	if i.secret = secret; err != nil || found {
 		return err
 	}
-	if _, err := rand.Read(x.secret[:]); err != nil {
+	if _, err := rand.Read(i.secret[:]); err != nil {
 		return err
 	}
-	if err := x.dropFingerprints(); err != nil {
+	if err := i.dropFingerprints(); err != nil {
 		return err
 	}
-	return x.Apply(&Batch{changes: []change{{secretKey, seal(secretKey, append([]byte(nil), x.secret[:]...))}}})
+	return i.Apply(&Batch{changes: []change{{secretKey, seal(secretKey, append([]byte(nil), i.secret[:]...))}}})
 }
 
 // dropFingerprints removes every fingerprint.
-func (x *Index) dropFingerprints() error {
+func (i *Index) dropFingerprints() error {
 	var b Batch
-	err := x.EachFingerprint(context.Background(), func(f blob.Fingerprint, _ agentbox.Digest) error {
+	err := i.EachFingerprint(context.Background(), func(f blob.Fingerprint, _ agentbox.Digest) error {
 		b.DropFingerprint(f)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return x.Apply(&b)
+	return i.Apply(&b)
 }
 
 // LookupFingerprint returns the digest of the bytes with a fingerprint, or false when it is not
 // recorded. It does not mean that the chunk is in the store.
-func (x *Index) LookupFingerprint(f blob.Fingerprint) (agentbox.Digest, bool, error) {
-	return lookup(x, fingerprintKeyOf(f), decodeExact[agentbox.Digest])
+func (i *Index) LookupFingerprint(f blob.Fingerprint) (agentbox.Digest, bool, error) {
+	return lookup(i, fingerprintKeyOf(f), decodeExact[agentbox.Digest])
 }
 
 // decodeExact decodes a value that consists of the bytes of an A.
@@ -60,6 +60,6 @@ func decodeExact[A agentbox.Digest | blob.FingerprintKey](b []byte) (a A, ok boo
 }
 
 // EachFingerprint is EachChunk for fingerprints, in their order, each with its digest.
-func (x *Index) EachFingerprint(ctx context.Context, f func(blob.Fingerprint, agentbox.Digest) error) error {
-	return each(ctx, x, knownKey, decodeExact[agentbox.Digest], f)
+func (i *Index) EachFingerprint(ctx context.Context, f func(blob.Fingerprint, agentbox.Digest) error) error {
+	return each(ctx, i, knownKey, decodeExact[agentbox.Digest], f)
 }

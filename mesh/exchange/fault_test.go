@@ -24,21 +24,21 @@ type frameWriter struct {
 	held        []byte
 }
 
-func (w *frameWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.held = append(w.held, p...)
-	for len(w.held) >= headerSize {
-		n := headerSize + int(binary.BigEndian.Uint32(w.held[1:]))
-		if len(w.held) < n {
+func (f *frameWriter) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = append(f.held, p...)
+	for len(f.held) >= headerSize {
+		n := headerSize + int(binary.BigEndian.Uint32(f.held[1:]))
+		if len(f.held) < n {
 			break
 		}
-		frame := bytes.Clone(w.held[:n])
-		w.held = w.held[n:]
-		if changed := w.updateHaves(frameType(frame[0]), frame[headerSize:]); changed != nil {
+		frame := bytes.Clone(f.held[:n])
+		f.held = f.held[n:]
+		if changed := f.updateHaves(frameType(frame[0]), frame[headerSize:]); changed != nil {
 			frame = changed
 		}
-		if _, err := w.Conn.Write(frame); err != nil {
+		if _, err := f.Conn.Write(frame); err != nil {
 			return 0, err
 		}
 	}
@@ -127,12 +127,12 @@ func TestSlowPeer(t *testing.T) {
 // slowConn lets the first frames through, and then a byte now and then.
 type slowConn struct{ net.Conn }
 
-func (d slowConn) Write(p []byte) (int, error) {
+func (s slowConn) Write(p []byte) (int, error) {
 	if len(p) < 1000 {
-		return d.Conn.Write(p)
+		return s.Conn.Write(p)
 	}
 	for i := range p {
-		if _, err := d.Conn.Write(p[i : i+1]); err != nil {
+		if _, err := s.Conn.Write(p[i : i+1]); err != nil {
 			return i, err
 		}
 		time.Sleep(300 * time.Millisecond)

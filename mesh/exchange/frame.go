@@ -53,11 +53,11 @@ const manifestNumber = 1<<32 - 1
 const maxUnknown = 64 << 10
 
 // known reports whether this build understands a type of frame.
-func (t frameType) known() bool { return t >= frameWelcome && t <= framePeers }
+func (f frameType) known() bool { return f >= frameWelcome && f <= framePeers }
 
 // limit is the maximum length of the payload of a frame, in bytes.
-func (t frameType) limit() int {
-	switch t {
+func (f frameType) limit() int {
+	switch f {
 	case frameWelcome, frameManifest:
 		return 0
 	case frameBits:

@@ -46,34 +46,34 @@ func newTestNetwork(t *testing.T) *testNetwork {
 	return o
 }
 
-func (o *testNetwork) close() {
-	for _, m := range o.machines {
+func (tn *testNetwork) close() {
+	for _, m := range tn.machines {
 		m.Close()
 	}
-	o.work.Wait()
+	tn.work.Wait()
 }
 
-func (o *testNetwork) machine(number byte, change ...func(*Config)) *machine {
-	o.t.Helper()
-	m := &machine{o: o, id: PeerID{number}, chunks: map[agentbox.Digest][]byte{}, manifest: map[agentbox.Digest]blob.Manifest{}, share: map[agentbox.Digest]bool{}}
-	cfg := Config{Self: m.id, Network: m, Holders: o, Store: m}
+func (tn *testNetwork) machine(number byte, change ...func(*Config)) *machine {
+	tn.t.Helper()
+	m := &machine{o: tn, id: PeerID{number}, chunks: map[agentbox.Digest][]byte{}, manifest: map[agentbox.Digest]blob.Manifest{}, share: map[agentbox.Digest]bool{}}
+	cfg := Config{Self: m.id, Network: m, Holders: tn, Store: m}
 	for _, c := range change {
 		c(&cfg)
 	}
 	var err error
 	if m.Node, err = New(cfg); err != nil {
-		o.t.Fatal(err)
+		tn.t.Fatal(err)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.machines[m.id] = m
+	tn.mu.Lock()
+	defer tn.mu.Unlock()
+	tn.machines[m.id] = m
 	return m
 }
 
-func (o *testNetwork) Holders(d agentbox.Digest) []PeerID {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return append([]PeerID(nil), o.holders[d]...)
+func (tn *testNetwork) Holders(d agentbox.Digest) []PeerID {
+	tn.mu.Lock()
+	defer tn.mu.Unlock()
+	return append([]PeerID(nil), tn.holders[d]...)
 }
 
 // Open connects m to another machine, whose Node serves it.
@@ -122,11 +122,11 @@ func (s *silentPeer) wait(ctx context.Context) error {
 }
 
 // silence stops a machine from answering, from now on.
-func (o *testNetwork) silence(id PeerID) *silentPeer {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.silent[id] = &silentPeer{dialled: make(chan struct{}, 1), ends: make(chan struct{})}
-	return o.silent[id]
+func (tn *testNetwork) silence(id PeerID) *silentPeer {
+	tn.mu.Lock()
+	defer tn.mu.Unlock()
+	tn.silent[id] = &silentPeer{dialled: make(chan struct{}, 1), ends: make(chan struct{})}
+	return tn.silent[id]
 }
 
 func loopback(t *testing.T) (here, there net.Conn) {
@@ -145,11 +145,11 @@ func loopback(t *testing.T) (here, there net.Conn) {
 }
 
 // kill cuts a machine off, for good.
-func (o *testNetwork) kill(m *machine) {
-	o.mu.Lock()
-	delete(o.machines, m.id)
-	conns := o.conns[m.id]
-	o.mu.Unlock()
+func (tn *testNetwork) kill(m *machine) {
+	tn.mu.Lock()
+	delete(tn.machines, m.id)
+	conns := tn.conns[m.id]
+	tn.mu.Unlock()
 	for _, c := range conns {
 		c.Close()
 	}
@@ -286,8 +286,8 @@ type encodedStore struct {
 	enc blob.Encoding
 }
 
-func (a encodedStore) ReadStored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
-	return append(buf[:0], a.b...), a.enc, len(a.chunks[d]), nil
+func (e encodedStore) ReadStored(_ context.Context, d agentbox.Digest, buf []byte) ([]byte, blob.Encoding, int, error) {
+	return append(buf[:0], e.b...), e.enc, len(e.chunks[d]), nil
 }
 
 // Stats tells what the scheduler did.

@@ -11,15 +11,15 @@ import (
 )
 
 // overQUIC makes a machine whose streams are real ones.
-func (o *testNetwork) overQUIC(node *wire.Node) *machine {
-	o.t.Helper()
+func (tn *testNetwork) overQUIC(node *wire.Node) *machine {
+	tn.t.Helper()
 	network := OverWire(node)
-	m := o.machine(0, func(c *Config) { c.Self, c.Network = node.Self(), network })
-	delete(o.machines, m.id)
+	m := tn.machine(0, func(c *Config) { c.Self, c.Network = node.Self(), network })
+	delete(tn.machines, m.id)
 	m.id = node.Self()
-	o.machines[m.id] = m
+	tn.machines[m.id] = m
 	network.Answer(m.Node)
-	o.t.Cleanup(func() { network.Close() })
+	tn.t.Cleanup(func() { network.Close() })
 	return m
 }
 

@@ -129,8 +129,8 @@ func (g *Gossip) config() *memberlist.Config {
 // debugging only.
 type logWriter struct{ log *slog.Logger }
 
-func (w logWriter) Write(b []byte) (int, error) {
-	w.log.Debug("gossip", "line", strings.TrimSpace(string(b)))
+func (l logWriter) Write(b []byte) (int, error) {
+	l.log.Debug("gossip", "line", strings.TrimSpace(string(b)))
 	return len(b), nil
 }
 

@@ -87,24 +87,24 @@ func newSimulated(t *testing.T, nodes int) *simulated {
 
 // run has all machines switched on within a minute, each knowing some others, then nothing happen,
 // then one announce a new catalogue, then one vanish.
-func (o *simulated) run() {
-	defer o.end()
-	o.phase("all are switched on within a minute", func() {
-		on := rand.Perm(len(o.all))
+func (s *simulated) run() {
+	defer s.end()
+	s.phase("all are switched on within a minute", func() {
+		on := rand.Perm(len(s.all))
 		for i, n := range on {
-			o.all[n].begin()
+			s.all[n].begin()
 			if i > 0 {
-				known := o.all[on[rand.IntN(i)]]
-				go func() { _, _ = o.all[n].members.Join([]string{known.name() + "/" + known.address.String()}) }()
+				known := s.all[on[rand.IntN(i)]]
+				go func() { _, _ = s.all[n].members.Join([]string{known.name() + "/" + known.address.String()}) }()
 			}
 			time.Sleep(time.Minute / time.Duration(len(on)))
 		}
-	}, func(n *simulatedNode) bool { return n.members.NumMembers() == len(o.all) })
+	}, func(n *simulatedNode) bool { return n.members.NumMembers() == len(s.all) })
 	time.Sleep(2 * time.Minute) // what is queued is sent
-	o.phase("a minute in which nothing happens", func() { time.Sleep(time.Minute) }, func(*simulatedNode) bool { return true })
-	who := o.all[len(o.all)/2]
+	s.phase("a minute in which nothing happens", func() { time.Sleep(time.Minute) }, func(*simulatedNode) bool { return true })
+	who := s.all[len(s.all)/2]
 	name := who.name()
-	o.phase("one has a new catalogue", func() {
+	s.phase("one has a new catalogue", func() {
 		who.mu.Lock()
 		who.meta.Sequence++
 		who.mu.Unlock()
@@ -117,25 +117,25 @@ func (o *simulated) run() {
 	})
 	time.Sleep(time.Minute)
 	who.gone.Store(true)
-	o.phase("one vanishes", func() {}, func(n *simulatedNode) bool { return n == who || n.members.NumMembers() == len(o.all)-1 })
+	s.phase("one vanishes", func() {}, func(n *simulatedNode) bool { return n == who || n.members.NumMembers() == len(s.all)-1 })
 }
 
-func (o *simulated) end() {
-	for _, n := range o.all {
+func (s *simulated) end() {
+	for _, n := range s.all {
 		n.gone.Store(true)
 		if n.members == nil {
 			continue
 		}
 		if err := n.members.Shutdown(); err != nil {
-			o.t.Error(err)
+			s.t.Error(err)
 		}
 	}
 	time.Sleep(time.Minute) // what waits for answers ends
 }
 
 // phase does something, and says how long after that all know of it and what each has sent.
-func (o *simulated) phase(what string, do func(), known func(*simulatedNode) bool) {
-	for _, n := range o.all {
+func (s *simulated) phase(what string, do func(), known func(*simulatedNode) bool) {
+	for _, n := range s.all {
 		n.sent.Store(0)
 	}
 	began := time.Now()
@@ -143,7 +143,7 @@ func (o *simulated) phase(what string, do func(), known func(*simulatedNode) boo
 	done := time.Now()
 	for waits := 0; ; waits++ {
 		missing := 0
-		for _, n := range o.all {
+		for _, n := range s.all {
 			if !known(n) {
 				missing++
 			}
@@ -152,75 +152,75 @@ func (o *simulated) phase(what string, do func(), known func(*simulatedNode) boo
 			break
 		}
 		if time.Since(done) > 10*time.Minute {
-			o.t.Fatalf("%s: %d of %d machines do not know after ten minutes", what, missing, len(o.all))
+			s.t.Fatalf("%s: %d of %d machines do not know after ten minutes", what, missing, len(s.all))
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	var sum, most int64
-	for _, n := range o.all {
+	for _, n := range s.all {
 		sum, most = sum+n.sent.Load(), max(most, n.sent.Load())
 	}
 	took := time.Since(began)
-	o.t.Logf("%d machines, %s: known to all %.1f s after; each sent %d bytes in %.1f s, %d a second, at most %d",
-		len(o.all), what, time.Since(done).Seconds(), sum/int64(len(o.all)), took.Seconds(), int64(float64(sum)/float64(len(o.all))/max(took.Seconds(), 0.1)), most)
+	s.t.Logf("%d machines, %s: known to all %.1f s after; each sent %d bytes in %.1f s, %d a second, at most %d",
+		len(s.all), what, time.Since(done).Seconds(), sum/int64(len(s.all)), took.Seconds(), int64(float64(sum)/float64(len(s.all))/max(took.Seconds(), 0.1)), most)
 }
 
-func (n *simulatedNode) name() string {
-	return identity.PeerOf(n.key.Public().(ed25519.PublicKey)).String()
+func (s *simulatedNode) name() string {
+	return identity.PeerOf(s.key.Public().(ed25519.PublicKey)).String()
 }
 
-func (n *simulatedNode) begin() {
+func (s *simulatedNode) begin() {
 	cfg := localNetwork()
-	cfg.Name, cfg.Transport, cfg.Delegate, cfg.Events, cfg.Logger = n.name(), n, n, n, log.New(io.Discard, "", 0)
+	cfg.Name, cfg.Transport, cfg.Delegate, cfg.Events, cfg.Logger = s.name(), s, s, s, log.New(io.Discard, "", 0)
 	var err error
-	if n.members, err = memberlist.Create(cfg); err != nil {
-		n.o.t.Fatal(err)
+	if s.members, err = memberlist.Create(cfg); err != nil {
+		s.o.t.Fatal(err)
 	}
 }
 
 // What memberlist asks of its delegate.
 
-func (n *simulatedNode) NodeMeta(int) []byte {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	b, err := n.meta.Sign(n.key)
+func (s *simulatedNode) NodeMeta(int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, err := s.meta.Sign(s.key)
 	if err != nil {
-		n.o.t.Error(err)
+		s.o.t.Error(err)
 	}
 	return b
 }
-func (n *simulatedNode) NotifyMsg([]byte)                {}
-func (n *simulatedNode) GetBroadcasts(int, int) [][]byte { return nil }
-func (n *simulatedNode) LocalState(bool) []byte          { return nil }
-func (n *simulatedNode) MergeRemoteState([]byte, bool)   {}
+func (s *simulatedNode) NotifyMsg([]byte)                {}
+func (s *simulatedNode) GetBroadcasts(int, int) [][]byte { return nil }
+func (s *simulatedNode) LocalState(bool) []byte          { return nil }
+func (s *simulatedNode) MergeRemoteState([]byte, bool)   {}
 
 // What memberlist tells of others. A Node may be read in here only: memberlist goes on to change it.
 
-func (n *simulatedNode) NotifyJoin(*memberlist.Node)  {}
-func (n *simulatedNode) NotifyLeave(*memberlist.Node) {}
-func (n *simulatedNode) NotifyUpdate(m *memberlist.Node) {
-	n.updates.Store(m.Name, bytes.Clone(m.Meta))
+func (s *simulatedNode) NotifyJoin(*memberlist.Node)  {}
+func (s *simulatedNode) NotifyLeave(*memberlist.Node) {}
+func (s *simulatedNode) NotifyUpdate(m *memberlist.Node) {
+	s.updates.Store(m.Name, bytes.Clone(m.Meta))
 }
 
 // And of its network.
 
 var errNobody = errors.New("nobody answers")
 
-func (n *simulatedNode) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
-	return n.address.Addr().AsSlice(), int(n.address.Port()), nil
+func (s *simulatedNode) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	return s.address.Addr().AsSlice(), int(s.address.Port()), nil
 }
 
-func (n *simulatedNode) WriteTo(b []byte, address string) (time.Time, error) {
-	return n.WriteToAddress(b, memberlist.Address{Addr: address})
+func (s *simulatedNode) WriteTo(b []byte, address string) (time.Time, error) {
+	return s.WriteToAddress(b, memberlist.Address{Addr: address})
 }
 
-func (n *simulatedNode) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
-	peer := n.o.at[to.Addr]
-	if n.gone.Load() || peer == nil {
+func (s *simulatedNode) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
+	peer := s.o.at[to.Addr]
+	if s.gone.Load() || peer == nil {
 		return time.Now(), errNobody
 	}
-	n.sent.Add(int64(len(b)) + overhead)
-	p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: net.UDPAddrFromAddrPort(n.address)}
+	s.sent.Add(int64(len(b)) + overhead)
+	p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: net.UDPAddrFromAddrPort(s.address)}
 	time.AfterFunc(latency, func() {
 		if peer.gone.Load() {
 			return
@@ -235,31 +235,31 @@ func (n *simulatedNode) WriteToAddress(b []byte, to memberlist.Address) (time.Ti
 	return time.Now(), nil
 }
 
-func (n *simulatedNode) PacketCh() <-chan *memberlist.Packet { return n.packets }
-func (n *simulatedNode) StreamCh() <-chan net.Conn           { return n.streams }
+func (s *simulatedNode) PacketCh() <-chan *memberlist.Packet { return s.packets }
+func (s *simulatedNode) StreamCh() <-chan net.Conn           { return s.streams }
 
-func (n *simulatedNode) DialTimeout(address string, d time.Duration) (net.Conn, error) {
-	return n.DialAddressTimeout(memberlist.Address{Addr: address}, d)
+func (s *simulatedNode) DialTimeout(address string, d time.Duration) (net.Conn, error) {
+	return s.DialAddressTimeout(memberlist.Address{Addr: address}, d)
 }
 
-func (n *simulatedNode) DialAddressTimeout(to memberlist.Address, _ time.Duration) (net.Conn, error) {
-	peer := n.o.at[to.Addr]
-	if n.gone.Load() || peer == nil || peer.gone.Load() {
+func (s *simulatedNode) DialAddressTimeout(to memberlist.Address, _ time.Duration) (net.Conn, error) {
+	peer := s.o.at[to.Addr]
+	if s.gone.Load() || peer == nil || peer.gone.Load() {
 		return nil, errNobody
 	}
 	here, there := net.Pipe()
 	time.Sleep(2 * latency)
 	select {
 	case peer.streams <- &counted{there, peer}:
-		return &counted{here, n}, nil
+		return &counted{here, s}, nil
 	case <-time.After(time.Second):
 		return nil, errNobody
 	}
 }
 
-func (n *simulatedNode) IngestPacket(net.Conn, net.Addr, time.Time, bool) error { return errNobody }
-func (n *simulatedNode) IngestStream(net.Conn) error                            { return errNobody }
-func (n *simulatedNode) Shutdown() error                                        { return nil }
+func (s *simulatedNode) IngestPacket(net.Conn, net.Addr, time.Time, bool) error { return errNobody }
+func (s *simulatedNode) IngestStream(net.Conn) error                            { return errNobody }
+func (s *simulatedNode) Shutdown() error                                        { return nil }
 
 // counted counts what a machine writes, in packets of a full link.
 type counted struct {

@@ -218,24 +218,24 @@ func (t *transport) netConn(s *wire.Stream, l *link) net.Conn {
 
 var errTooLong = errors.New("the peer sends more than a gossip stream may have")
 
-func (c *streamConn) Read(b []byte) (int, error) {
-	if c.left <= 0 {
-		c.t.counters.TooLong.Add(1)
+func (s *streamConn) Read(b []byte) (int, error) {
+	if s.left <= 0 {
+		s.t.counters.TooLong.Add(1)
 		return 0, errTooLong
 	}
-	n, err := c.Stream.Read(b[:min(int64(len(b)), c.left)])
-	c.left -= int64(n)
+	n, err := s.Stream.Read(b[:min(int64(len(b)), s.left)])
+	s.left -= int64(n)
 	return n, err
 }
 
 // Close ends both directions; what was written is delivered.
-func (c *streamConn) Close() error {
-	err := c.Stream.Close()
-	c.Abort()
+func (s *streamConn) Close() error {
+	err := s.Stream.Close()
+	s.Abort()
 	return err
 }
 
-func (c *streamConn) LocalAddr() net.Addr {
-	return net.UDPAddrFromAddrPort(virtualAddr(c.t.node.Self()))
+func (s *streamConn) LocalAddr() net.Addr {
+	return net.UDPAddrFromAddrPort(virtualAddr(s.t.node.Self()))
 }
-func (c *streamConn) RemoteAddr() net.Addr { return c.remote }
+func (s *streamConn) RemoteAddr() net.Addr { return s.remote }

@@ -24,18 +24,18 @@ type PacketFaults struct {
 }
 
 // Cut cuts the network at the partition, or restores it.
-func (w *Partition) Cut(cut bool) { w.cut.Store(cut) }
+func (p *Partition) Cut(cut bool) { p.cut.Store(cut) }
 
 // Relay returns an address at which a node can be reached, across the partition or beside it. Each
 // client has its own socket toward the node, so that the node tells clients apart.
-func (w *Partition) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPort {
+func (p *Partition) Relay(t testing.TB, to netip.AddrPort, through bool) netip.AddrPort {
 	t.Helper()
 	listen, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var tasks sync.WaitGroup
-	tasks.Go(func() { w.forward(listen, to, through) })
+	tasks.Go(func() { p.forward(listen, to, through) })
 	t.Cleanup(func() {
 		listen.Close()
 		tasks.Wait()
@@ -45,7 +45,7 @@ func (w *Partition) Relay(t testing.TB, to netip.AddrPort, through bool) netip.A
 
 // forward relays packets between clients and the node until listen is closed. The packets of each
 // client, in each direction, have their own weather, as they take their own paths.
-func (w *Partition) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
+func (p *Partition) forward(listen *net.UDPConn, to netip.AddrPort, through bool) {
 	clients := map[netip.AddrPort]*relayPath{}
 	var back sync.WaitGroup
 	defer back.Wait()
@@ -62,11 +62,11 @@ func (w *Partition) forward(listen *net.UDPConn, to netip.AddrPort, through bool
 				continue
 			}
 			defer node.Close()
-			c = w.way(to, through, func(b []byte) { _, _ = node.Write(b) })
+			c = p.way(to, through, func(b []byte) { _, _ = node.Write(b) })
 			clients[from] = c
 			back.Go(func() {
 				b := make([]byte, 2048)
-				home := w.way(to, through, func(b []byte) { _, _ = listen.WriteToUDPAddrPort(b, from) })
+				home := p.way(to, through, func(b []byte) { _, _ = listen.WriteToUDPAddrPort(b, from) })
 				for n, err := node.Read(b); err == nil; n, err = node.Read(b) {
 					home.pass(b[:n])
 				}
@@ -87,31 +87,31 @@ type relayPath struct {
 
 // way starts a direction. Its random choices depend on the node's port, which tests do not choose:
 // what happens to which packet differs between runs.
-func (w *Partition) way(to netip.AddrPort, through bool, send func([]byte)) *relayPath {
-	return &relayPath{partition: w, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
+func (p *Partition) way(to netip.AddrPort, through bool, send func([]byte)) *relayPath {
+	return &relayPath{partition: p, through: through, send: send, rand: rand.New(rand.NewPCG(1, uint64(to.Port())))}
 }
 
-func (w *relayPath) happens(often float64) bool { return often > 0 && w.rand.Float64() < often }
+func (r *relayPath) happens(often float64) bool { return often > 0 && r.rand.Float64() < often }
 
 // pass sends a packet, to which at most one of the faults happens. One that crosses the partition
 // while it is cut is lost. A reordered one is held back until the next one is through, so the last
 // of all may never come.
-func (w *relayPath) pass(b []byte) {
-	faults := w.partition.Faults
+func (r *relayPath) pass(b []byte) {
+	faults := r.partition.Faults
 	switch {
-	case w.through && w.partition.cut.Load(), w.happens(faults.Lost):
+	case r.through && r.partition.cut.Load(), r.happens(faults.Lost):
 		return
-	case w.happens(faults.Corrupted):
-		b[w.rand.IntN(len(b))] ^= 1 << w.rand.IntN(8)
-	case w.happens(faults.Duplicated):
-		w.send(b)
-	case w.late == nil && w.happens(faults.Reordered):
-		w.late = bytes.Clone(b)
+	case r.happens(faults.Corrupted):
+		b[r.rand.IntN(len(b))] ^= 1 << r.rand.IntN(8)
+	case r.happens(faults.Duplicated):
+		r.send(b)
+	case r.late == nil && r.happens(faults.Reordered):
+		r.late = bytes.Clone(b)
 		return
 	}
-	w.send(b)
-	if w.late != nil {
-		w.send(w.late)
-		w.late = nil
+	r.send(b)
+	if r.late != nil {
+		r.send(r.late)
+		r.late = nil
 	}
 }

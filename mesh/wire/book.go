@@ -20,15 +20,15 @@ const (
 // they are worth trying: the last one that worked comes first. The slices in it never change.
 type addressBook map[identity.PeerID][]netip.AddrPort
 
-func (b addressBook) confirm(id identity.PeerID, a netip.AddrPort) {
-	rest := slices.DeleteFunc(slices.Clone(b[id]), func(o netip.AddrPort) bool { return o == a })
-	b.set(id, append([]netip.AddrPort{a}, rest...))
+func (ab addressBook) confirm(id identity.PeerID, a netip.AddrPort) {
+	rest := slices.DeleteFunc(slices.Clone(ab[id]), func(o netip.AddrPort) bool { return o == a })
+	ab.set(id, append([]netip.AddrPort{a}, rest...))
 }
 
 // learn adds addresses that somebody named. They displace others that somebody named, but not the
 // one that worked last.
-func (b addressBook) learn(id identity.PeerID, addresses []netip.AddrPort) {
-	known := slices.Clone(b[id])
+func (ab addressBook) learn(id identity.PeerID, addresses []netip.AddrPort) {
+	known := slices.Clone(ab[id])
 	for _, a := range addresses {
 		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 		if !a.IsValid() || a.Port() == 0 || a.Addr().IsUnspecified() || a.Addr().IsMulticast() || slices.Contains(known, a) {
@@ -36,18 +36,18 @@ func (b addressBook) learn(id identity.PeerID, addresses []netip.AddrPort) {
 		}
 		known = slices.Insert(known, min(1, len(known)), a)
 	}
-	b.set(id, known)
+	ab.set(id, known)
 }
 
-func (b addressBook) set(id identity.PeerID, addresses []netip.AddrPort) {
-	if len(addresses) == 0 || b[id] == nil && len(b) >= maxPeers {
+func (ab addressBook) set(id identity.PeerID, addresses []netip.AddrPort) {
+	if len(addresses) == 0 || ab[id] == nil && len(ab) >= maxPeers {
 		return
 	}
-	b[id] = addresses[:min(len(addresses), maxAddresses)]
+	ab[id] = addresses[:min(len(addresses), maxAddresses)]
 }
 
-func (b addressBook) keep(wanted func(identity.PeerID) bool) {
-	maps.DeleteFunc(b, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
+func (ab addressBook) keep(wanted func(identity.PeerID) bool) {
+	maps.DeleteFunc(ab, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
 }
 
 // AddAddresses adds possible addresses of a peer. Those of peers that are no members are ignored.

@@ -32,12 +32,12 @@ type activeFlow struct {
 }
 
 // review tells whether a flow may continue under a policy, and why not.
-func (q *activeFlow) review(p *policy.Policy) policy.Verdict {
-	v := p.Decide(q.flow)
+func (a *activeFlow) review(p *policy.Policy) policy.Verdict {
+	v := p.Decide(a.flow)
 	switch {
-	case v.Allow && !mayCarrySecrets(p, q):
+	case v.Allow && !mayCarrySecrets(p, a):
 		return policy.Verdict{Source: policy.Builtin, Reason: "a secret it carries may not be sent there any more"}
-	case v.Allow && v.NeedsInspection && q.uninspected.Load():
+	case v.Allow && v.NeedsInspection && a.uninspected.Load():
 		// Only the box and the server have its keys, so it cannot be decrypted any more.
 		return policy.Verdict{Source: policy.Builtin, Reason: "requests there are decided one by one from now on, and this connection was not opened: connect again"}
 	}
@@ -50,34 +50,34 @@ func newActiveSet(limit int) *activeSet {
 
 // add registers a flow, unless there are too many or the set is closed. The caller calls the
 // returned function when the flow has ended.
-func (l *activeSet) add(p *activeFlow) (done func(), ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || len(l.all) >= l.limit {
+func (a *activeSet) add(p *activeFlow) (done func(), ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || len(a.all) >= a.limit {
 		return nil, false
 	}
-	l.all[p] = struct{}{}
-	l.wg.Add(1)
+	a.all[p] = struct{}{}
+	a.wg.Add(1)
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.all, p)
-		l.wg.Done()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.all, p)
+		a.wg.Done()
 	}, true
 }
 
 // count is how many are under way.
-func (l *activeSet) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.all)
+func (a *activeSet) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.all)
 }
 
 // review ends the flows that may not stay.
-func (l *activeSet) review(mayStay func(*activeFlow) bool) {
-	l.mu.Lock()
-	list := slices.Collect(maps.Keys(l.all))
-	l.mu.Unlock()
+func (a *activeSet) review(mayStay func(*activeFlow) bool) {
+	a.mu.Lock()
+	list := slices.Collect(maps.Keys(a.all))
+	a.mu.Unlock()
 	for _, p := range list {
 		if !mayStay(p) {
 			p.end()
@@ -86,10 +86,10 @@ func (l *activeSet) review(mayStay func(*activeFlow) bool) {
 }
 
 // close ends every flow and lets none begin. It returns when all have ended.
-func (l *activeSet) close() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.review(func(*activeFlow) bool { return false })
-	l.wg.Wait()
+func (a *activeSet) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.review(func(*activeFlow) bool { return false })
+	a.wg.Wait()
 }

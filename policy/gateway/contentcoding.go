@@ -109,7 +109,7 @@ func newTapWriter(read func(io.Reader)) io.WriteCloser {
 	return l
 }
 
-func (l *tapWriter) Close() error {
-	defer func() { <-l.done }()
-	return l.PipeWriter.Close()
+func (t *tapWriter) Close() error {
+	defer func() { <-t.done }()
+	return t.PipeWriter.Close()
 }

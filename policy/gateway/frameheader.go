@@ -46,24 +46,24 @@ func readFrameHeader(r io.Reader) (h frameHeader, raw []byte, err error) {
 }
 
 // control tells whether it is a control frame, which may come in the middle of a message.
-func (h frameHeader) isControl() bool { return h.opcode&0x08 != 0 }
+func (f frameHeader) isControl() bool { return f.opcode&0x08 != 0 }
 
 // check checks the header of the next frame and tells whether a message is unfinished after it;
 // message tells whether one was before it. It returns errInvalidFrame for what RFC 6455 forbids
 // without extensions: reserved bits, unknown opcodes, long or fragmented control frames, a message
 // inside a message.
-func (h frameHeader) check(message bool) (bool, error) {
+func (f frameHeader) check(message bool) (bool, error) {
 	const continuation, binary, closing, pong, longestControl = 0, 2, 8, 10, 125
-	known := h.opcode <= binary || h.opcode >= closing && h.opcode <= pong
+	known := f.opcode <= binary || f.opcode >= closing && f.opcode <= pong
 	switch {
-	case h.reserved || !known:
+	case f.reserved || !known:
 		return message, errInvalidFrame
-	case h.isControl() && (!h.fin || h.length > longestControl):
+	case f.isControl() && (!f.fin || f.length > longestControl):
 		return message, errInvalidFrame
-	case h.isControl():
+	case f.isControl():
 		return message, nil
-	case (h.opcode == continuation) != message:
+	case (f.opcode == continuation) != message:
 		return message, errInvalidFrame
 	}
-	return !h.fin, nil
+	return !f.fin, nil
 }

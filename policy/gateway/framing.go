@@ -72,18 +72,18 @@ func newCheckedConn(c net.Conn, onInvalid func(err error, idle bool)) *checkedCo
 // SetReadDeadline tells a timeout from an interruption. The server reads ahead while it answers a
 // request, and interrupts that with a deadline in the past. Part of the next head may have arrived
 // by then, and the client is not late with the rest.
-func (f *checkedConn) SetReadDeadline(t time.Time) error {
-	f.interrupted.Store(!t.IsZero() && t.Before(time.Now()))
-	return f.Conn.SetReadDeadline(t)
+func (c *checkedConn) SetReadDeadline(t time.Time) error {
+	c.interrupted.Store(!t.IsZero() && t.Before(time.Now()))
+	return c.Conn.SetReadDeadline(t)
 }
 
 // requestDone says that a request was answered. It is called once for each request that the server
 // got, by any goroutine.
-func (f *checkedConn) requestDone() { f.inFlight.Add(-1) }
+func (c *checkedConn) requestDone() { c.inFlight.Add(-1) }
 
 // invalid returns why nothing more is read, nil while all was valid.
-func (f *checkedConn) invalid() error {
-	if err := f.failed.Load(); err != nil {
+func (c *checkedConn) invalid() error {
+	if err := c.failed.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -91,28 +91,28 @@ func (f *checkedConn) invalid() error {
 
 // Read returns what was checked. An error of the connection, usually a passed deadline, changes
 // nothing: the next Read continues.
-func (f *checkedConn) Read(p []byte) (int, error) {
+func (c *checkedConn) Read(p []byte) (int, error) {
 	for len(p) > 0 {
-		upgraded := f.upgraded.Load()
+		upgraded := c.upgraded.Load()
 		if upgraded { // what was read of a head is the other protocol's
-			f.ready, f.line = append(f.ready, f.line...), nil
+			c.ready, c.line = append(c.ready, c.line...), nil
 		}
 		switch {
-		case f.failed.Load() != nil:
+		case c.failed.Load() != nil:
 			return 0, io.EOF
-		case len(f.ready) > 0:
-			n := copy(p, f.ready)
-			f.ready = f.ready[n:]
+		case len(c.ready) > 0:
+			n := copy(p, c.ready)
+			c.ready = c.ready[n:]
 			return n, nil
 		case upgraded:
-			return f.r.Read(p)
-		case f.state == inBody || f.state == inChunk:
-			n, err := f.r.Read(p[:min(int64(len(p)), f.remaining)])
-			f.consume(int64(n))
+			return c.r.Read(p)
+		case c.state == inBody || c.state == inChunk:
+			n, err := c.r.Read(p[:min(int64(len(p)), c.remaining)])
+			c.consume(int64(n))
 			return n, err
 		}
-		line, err := f.r.ReadSlice('\n')
-		if err := f.consumeLine(line, err); err != nil {
+		line, err := c.r.ReadSlice('\n')
+		if err := c.consumeLine(line, err); err != nil {
 			return 0, err
 		}
 	}
@@ -120,38 +120,38 @@ func (f *checkedConn) Read(p []byte) (int, error) {
 }
 
 // consume counts bytes of a body, and advances the state at its end.
-func (f *checkedConn) consume(n int64) {
-	if f.remaining -= n; f.remaining > 0 {
+func (c *checkedConn) consume(n int64) {
+	if c.remaining -= n; c.remaining > 0 {
 		return
 	}
-	if f.state == inBody {
-		f.state = inHead
+	if c.state == inBody {
+		c.state = inHead
 	} else {
-		f.state = inChunkEnd
+		c.state = inChunkEnd
 	}
 }
 
 // consumeLine takes a line, or a part of one, outside of a body; err is that of the read. It
 // returns io.EOF once the request is invalid.
-func (f *checkedConn) consumeLine(part []byte, err error) error {
-	f.line = append(f.line, part...)
+func (c *checkedConn) consumeLine(part []byte, err error) error {
+	c.line = append(c.line, part...)
 	complete := err == nil
 	if errors.Is(err, bufio.ErrBufferFull) {
 		err = nil // a line that is longer than the buffer comes in parts
 	}
 	var invalid error
 	switch {
-	case f.upgraded.Load(): // since the read began
+	case c.upgraded.Load(): // since the read began
 	case err == nil:
-		invalid = f.advance(complete)
-	case isTimeout(err) && !f.interrupted.Load() && f.inFlight.Load() == 0 && len(f.line) > 0:
+		invalid = c.advance(complete)
+	case isTimeout(err) && !c.interrupted.Load() && c.inFlight.Load() == 0 && len(c.line) > 0:
 		invalid = errors.New("the head of the request did not arrive in time")
 	}
 	if invalid == nil {
 		return err
 	}
-	f.failed.Store(&invalid)
-	f.onInvalid(invalid, f.inFlight.Load() == 0)
+	c.failed.Store(&invalid)
+	c.onInvalid(invalid, c.inFlight.Load() == 0)
 	return io.EOF
 }
 
@@ -162,76 +162,76 @@ func isTimeout(err error) bool {
 }
 
 // advance checks f.line; complete says that its last byte ends a line.
-func (f *checkedConn) advance(complete bool) error {
-	if f.state == inHead {
-		return f.head(complete)
+func (c *checkedConn) advance(complete bool) error {
+	if c.state == inHead {
+		return c.head(complete)
 	}
 	const longest = 32 // of a chunk's size, with its end
-	if !complete || len(f.line) > longest {
+	if !complete || len(c.line) > longest {
 		return errors.New("a chunk's line is too long")
 	}
-	line := f.line
-	f.line = nil
+	line := c.line
+	c.line = nil
 	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok {
 		return errors.New("a chunk's line does not end with CR LF")
 	}
-	switch f.state {
+	switch c.state {
 	case inChunkSize:
-		if err := f.chunk(string(text)); err != nil {
+		if err := c.chunk(string(text)); err != nil {
 			return err
 		}
 	case inTrailer:
 		if len(text) > 0 {
 			return errors.New("trailers behind the last chunk")
 		}
-		f.state = inHead
+		c.state = inHead
 	case inChunkEnd:
 		if len(text) > 0 {
 			return errors.New("a chunk is longer than it says")
 		}
-		f.state = inChunkSize
+		c.state = inChunkSize
 	}
-	f.ready = append(f.ready, line...)
+	c.ready = append(c.ready, line...)
 	return nil
 }
 
 // chunk takes the line with a chunk's size. It accepts hex digits only, and no extensions, because
 // servers read those differently.
-func (f *checkedConn) chunk(size string) error {
+func (c *checkedConn) chunk(size string) error {
 	n, err := strconv.ParseUint(size, 16, 62)
 	if err != nil || len(size) > 15 || strings.ContainsAny(size, "+_xX") {
 		return errors.New("a chunk's size is not a number")
 	}
-	f.remaining, f.state = int64(n), inChunk
+	c.remaining, c.state = int64(n), inChunk
 	if n == 0 {
-		f.state = inTrailer
+		c.state = inTrailer
 	}
 	return nil
 }
 
 // head checks the head once it is complete.
-func (f *checkedConn) head(complete bool) error {
-	if len(f.line) > maxHead {
+func (c *checkedConn) head(complete bool) error {
+	if len(c.line) > maxHead {
 		return errors.New("the head of the request is too long")
 	}
-	if bytes.Equal(f.line, []byte("\r\n")) && complete {
+	if bytes.Equal(c.line, []byte("\r\n")) && complete {
 		return errors.New("an empty line where a request begins")
 	}
-	if !complete || !bytes.HasSuffix(f.line, []byte("\n\r\n")) && !bytes.HasSuffix(f.line, []byte("\n\n")) {
+	if !complete || !bytes.HasSuffix(c.line, []byte("\n\r\n")) && !bytes.HasSuffix(c.line, []byte("\n\n")) {
 		return nil
 	}
-	b, err := parseHead(f.line)
+	b, err := parseHead(c.line)
 	if err != nil {
 		return err
 	}
-	f.ready, f.line = f.line, nil
-	f.inFlight.Add(1)
+	c.ready, c.line = c.line, nil
+	c.inFlight.Add(1)
 	switch {
 	case b.chunked:
-		f.state = inChunkSize
+		c.state = inChunkSize
 	case b.length > 0:
-		f.state, f.remaining = inBody, b.length
+		c.state, c.remaining = inBody, b.length
 	}
 	return nil
 }

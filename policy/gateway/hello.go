@@ -67,17 +67,17 @@ type replay struct {
 	first []byte
 }
 
-func (c *replay) Read(p []byte) (int, error) {
-	if len(c.first) == 0 {
-		return c.Conn.Read(p)
+func (r *replay) Read(p []byte) (int, error) {
+	if len(r.first) == 0 {
+		return r.Conn.Read(p)
 	}
-	n := copy(p, c.first)
-	c.first = c.first[n:]
+	n := copy(p, r.first)
+	r.first = r.first[n:]
 	return n, nil
 }
 
 // CloseWrite half-closes the connection if it can.
-func (c *replay) CloseWrite() error { return closeWrite(c.Conn) }
+func (r *replay) CloseWrite() error { return closeWrite(r.Conn) }
 
 // closeWrite ends our direction of a connection, or closes it if it cannot be half-closed.
 func closeWrite(c net.Conn) error {

@@ -34,19 +34,19 @@ func newNameLimiter() *nameLimiter {
 
 // allow tells whether a name may be used, and charges its length for a new one. A refused name
 // stays new. It may be called concurrently.
-func (b *nameLimiter) allow(name string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e := b.known[name]; e != nil {
-		b.order.MoveToFront(e)
+func (n *nameLimiter) allow(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if e := n.known[name]; e != nil {
+		n.order.MoveToFront(e)
 		return true
 	}
-	if !b.bytes.AllowN(b.now(), len(name)) {
+	if !n.bytes.AllowN(n.now(), len(name)) {
 		return false
 	}
-	b.known[name] = b.order.PushFront(name)
-	if b.order.Len() > nameMemory {
-		delete(b.known, b.order.Remove(b.order.Back()).(string))
+	n.known[name] = n.order.PushFront(name)
+	if n.order.Len() > nameMemory {
+		delete(n.known, n.order.Remove(n.order.Back()).(string))
 	}
 	return true
 }

@@ -132,29 +132,29 @@ const maxPlaceholder = 256
 
 // Read passes the body on until it contains a placeholder. What was sent before that stays sent,
 // since a body is not held back.
-func (w *placeholderReader) Read(p []byte) (int, error) {
-	if w.err != nil {
-		return 0, w.err
+func (pr *placeholderReader) Read(p []byte) (int, error) {
+	if pr.err != nil {
+		return 0, pr.err
 	}
-	n, err := w.ReadCloser.Read(p)
-	for _, s := range w.secrets {
-		if w.contains(p[:n], []byte(s.Placeholder)) {
-			refusal := w.call.g.refuseSecret(w.call.flow, s, "placeholder", fmt.Sprintf("the placeholder of secret %s is in the body, where it may not be sent", s.Name))
-			w.call.refused.Store(refusal)
-			w.err = refusal
+	n, err := pr.ReadCloser.Read(p)
+	for _, s := range pr.secrets {
+		if pr.contains(p[:n], []byte(s.Placeholder)) {
+			refusal := pr.call.g.refuseSecret(pr.call.flow, s, "placeholder", fmt.Sprintf("the placeholder of secret %s is in the body, where it may not be sent", s.Name))
+			pr.call.refused.Store(refusal)
+			pr.err = refusal
 			return 0, refusal
 		}
 	}
-	w.tail = append(w.tail, p[max(0, n-maxPlaceholder):n]...)
-	w.tail = w.tail[max(0, len(w.tail)-maxPlaceholder):]
+	pr.tail = append(pr.tail, p[max(0, n-maxPlaceholder):n]...)
+	pr.tail = pr.tail[max(0, len(pr.tail)-maxPlaceholder):]
 	return n, err
 }
 
 // contains looks into what was read, and across the boundary to the previous read.
-func (w *placeholderReader) contains(p, placeholder []byte) bool {
+func (pr *placeholderReader) contains(p, placeholder []byte) bool {
 	if bytes.Contains(p, placeholder) {
 		return true
 	}
-	seam := append(bytes.Clone(w.tail), p[:min(len(p), len(placeholder))]...)
+	seam := append(bytes.Clone(pr.tail), p[:min(len(p), len(placeholder))]...)
 	return bytes.Contains(seam, placeholder)
 }

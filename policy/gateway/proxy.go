@@ -90,14 +90,14 @@ type informationalWriter struct {
 	call *call
 }
 
-func (w informationalWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (i informationalWriter) Unwrap() http.ResponseWriter { return i.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (w informationalWriter) WriteHeader(status int) {
-	if status < http.StatusOK && w.call.secrets.redacts() {
-		w.call.secrets.redactHeader(w.Header())
+func (i informationalWriter) WriteHeader(status int) {
+	if status < http.StatusOK && i.call.secrets.redacts() {
+		i.call.secrets.redactHeader(i.Header())
 	}
-	w.ResponseWriter.WriteHeader(status)
+	i.ResponseWriter.WriteHeader(status)
 }
 
 // admit decides about a request and fetches the values of its secrets, which rewrite inserts when
@@ -286,9 +286,9 @@ type cancelOnClose struct {
 	end context.CancelFunc
 }
 
-func (e cancelOnClose) Close() error {
-	e.end()
-	return e.ReadCloser.Close()
+func (c cancelOnClose) Close() error {
+	c.end()
+	return c.ReadCloser.Close()
 }
 
 // handleError answers an admitted request that failed: with the refusal that ended it, if there is

@@ -34,18 +34,18 @@ type boundedPool struct {
 }
 
 // get returns nil if all buffers are in use.
-func (p *boundedPool) get() *[]byte {
-	if p.lent.Add(1) > p.limit {
-		p.lent.Add(-1)
+func (bp *boundedPool) get() *[]byte {
+	if bp.lent.Add(1) > bp.limit {
+		bp.lent.Add(-1)
 		return nil
 	}
-	return p.pool.Get().(*[]byte)
+	return bp.pool.Get().(*[]byte)
 }
 
 // put returns a buffer from get.
-func (p *boundedPool) put(b *[]byte) {
-	p.pool.Put(b)
-	p.lent.Add(-1)
+func (bp *boundedPool) put(b *[]byte) {
+	bp.pool.Put(b)
+	bp.lent.Add(-1)
 }
 
 // traffic counts the bytes from the box and to it.
@@ -110,9 +110,9 @@ type countingWriter struct {
 	n *atomic.Int64
 }
 
-func (w countingWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	w.n.Add(int64(n))
+func (c countingWriter) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n.Add(int64(n))
 	return n, err
 }
 
@@ -121,8 +121,8 @@ type countingReader struct {
 	n *atomic.Int64
 }
 
-func (r countingReader) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	r.n.Add(int64(n))
+func (c countingReader) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n.Add(int64(n))
 	return n, err
 }

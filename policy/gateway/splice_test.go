@@ -14,16 +14,16 @@ type chunkedReader struct {
 	before func(room int)
 }
 
-func (g *chunkedReader) Read(p []byte) (int, error) {
-	g.before(len(p))
-	if len(g.sizes) == 0 {
+func (c *chunkedReader) Read(p []byte) (int, error) {
+	c.before(len(p))
+	if len(c.sizes) == 0 {
 		return 0, io.EOF
 	}
-	n := min(g.sizes[0], len(p))
-	if g.sizes[0] -= n; g.sizes[0] == 0 {
-		g.sizes = g.sizes[1:]
+	n := min(c.sizes[0], len(p))
+	if c.sizes[0] -= n; c.sizes[0] == 0 {
+		c.sizes = c.sizes[1:]
 	}
-	return io.ReadFull(g.from, p[:n])
+	return io.ReadFull(c.from, p[:n])
 }
 
 // Who carries much has a large buffer, for as long as it does, and bytes arrive as they were

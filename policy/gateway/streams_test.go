@@ -85,7 +85,7 @@ func inMemory(t *testing.T, opened bool, site http.Handler) (w *world, client *h
 // wholeClose is a connection in memory, which has no half to close.
 type wholeClose struct{ net.Conn }
 
-func (c wholeClose) CloseWrite() error { return c.Close() }
+func (w wholeClose) CloseWrite() error { return w.Close() }
 
 // sse is a server-sent event, an hour of nothing, and another.
 func sse(rw http.ResponseWriter, _ *http.Request) {

@@ -133,13 +133,13 @@ type outgoing struct {
 	done func() // once
 }
 
-func (c *outgoing) Close() error {
-	defer c.done()
-	return c.Conn.Close()
+func (o *outgoing) Close() error {
+	defer o.done()
+	return o.Conn.Close()
 }
 
 // CloseWrite passes a half-close on.
-func (c *outgoing) CloseWrite() error { return closeWrite(c.Conn) }
+func (o *outgoing) CloseWrite() error { return closeWrite(o.Conn) }
 
 // register lets a change of policy end a connection to an address that it denies, and decides
 // again, because the policy may have changed since the address was dialled.

@@ -79,30 +79,30 @@ type tappedBody struct {
 	ended bool
 }
 
-func (o *tappedBody) Read(p []byte) (int, error) {
-	n, err := o.ReadCloser.Read(p)
-	o.copyToTap(p[:n], err != nil)
+func (t *tappedBody) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	t.copyToTap(p[:n], err != nil)
 	return n, err
 }
 
-func (o *tappedBody) Close() error {
-	o.copyToTap(nil, true)
-	return o.ReadCloser.Close()
+func (t *tappedBody) Close() error {
+	t.copyToTap(nil, true)
+	return t.ReadCloser.Close()
 }
 
 // copyToTap copies what was read to the tap. Read and Close may come from different goroutines, and
 // either may be the end.
-func (o *tappedBody) copyToTap(b []byte, end bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
+func (t *tappedBody) copyToTap(b []byte, end bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
 		return
 	}
 	if len(b) > 0 {
-		_, _ = o.tap.Write(b)
+		_, _ = t.tap.Write(b)
 	}
-	if o.ended = end; end {
-		_ = o.tap.Close()
-		o.onEnd()
+	if t.ended = end; end {
+		_ = t.tap.Close()
+		t.onEnd()
 	}
 }

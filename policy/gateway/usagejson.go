@@ -83,109 +83,109 @@ type container struct {
 }
 
 // reset begins another document.
-func (d *usageScanner) reset() { *d = usageScanner{found: d.found} }
+func (u *usageScanner) reset() { *u = usageScanner{found: u.found} }
 
 // scan takes the next byte: the state machine is where the byte is, in a string, behind a
 // backslash, or outside.
-func (d *usageScanner) scan(c byte) {
+func (u *usageScanner) scan(c byte) {
 	switch {
-	case d.failed:
-	case d.escaped:
-		d.escaped = false
-	case d.inString && c == '\\':
-		d.escaped, d.ignored = true, true
-	case d.inString && c == '"':
-		d.inString = false
-		d.endString()
-	case d.inString:
-		d.append(c)
+	case u.failed:
+	case u.escaped:
+		u.escaped = false
+	case u.inString && c == '\\':
+		u.escaped, u.ignored = true, true
+	case u.inString && c == '"':
+		u.inString = false
+		u.endString()
+	case u.inString:
+		u.append(c)
 	default:
-		d.scanOutside(c)
+		u.scanOutside(c)
 	}
 }
 
 // append keeps a byte of a string or a number.
-func (d *usageScanner) append(c byte) {
-	if d.n == len(d.text) {
-		d.ignored = true
+func (u *usageScanner) append(c byte) {
+	if u.n == len(u.text) {
+		u.ignored = true
 		return
 	}
-	d.text[d.n] = c
-	d.n++
+	u.text[u.n] = c
+	u.n++
 }
 
 // scanOutside takes a byte that is not within a string.
-func (d *usageScanner) scanOutside(c byte) {
+func (u *usageScanner) scanOutside(c byte) {
 	switch c {
 	case '"':
-		d.inString, d.ignored, d.n = true, false, 0
+		u.inString, u.ignored, u.n = true, false, 0
 	case '{', '[':
-		d.open(c == '{')
+		u.open(c == '{')
 	case '}', ']':
-		d.endNumber()
-		if d.depth--; d.depth < 0 {
-			d.failed = true
+		u.endNumber()
+		if u.depth--; u.depth < 0 {
+			u.failed = true
 		}
 	case ',', ':':
-		d.endNumber()
-		if l := d.innermost(); l != nil && l.object {
+		u.endNumber()
+		if l := u.innermost(); l != nil && l.object {
 			l.inValue = c == ':'
 		}
 	case ' ', '\t', '\n', '\r':
-		d.endNumber()
+		u.endNumber()
 	default:
-		d.append(c)
+		u.append(c)
 	}
 }
 
 // open begins an object or array. Below maxDepth it is only counted.
-func (d *usageScanner) open(object bool) {
-	d.n, d.ignored = 0, false
-	if d.depth < maxDepth {
-		d.stack[d.depth] = container{object: object}
+func (u *usageScanner) open(object bool) {
+	u.n, u.ignored = 0, false
+	if u.depth < maxDepth {
+		u.stack[u.depth] = container{object: object}
 	}
-	d.depth++
+	u.depth++
 }
 
 // innermost is the innermost open object or array, nil where nothing is looked for.
-func (d *usageScanner) innermost() *container {
-	if d.depth < 1 || d.depth > maxDepth {
+func (u *usageScanner) innermost() *container {
+	if u.depth < 1 || u.depth > maxDepth {
 		return nil
 	}
-	return &d.stack[d.depth-1]
+	return &u.stack[u.depth-1]
 }
 
 // endString takes a complete string: a member's name, or a value.
-func (d *usageScanner) endString() {
-	l := d.innermost()
+func (u *usageScanner) endString() {
+	l := u.innermost()
 	switch {
 	case l == nil || !l.object:
 	case l.inValue:
-		d.report(modelName)
-	case d.ignored:
+		u.report(modelName)
+	case u.ignored:
 		l.key = ""
 	default:
-		l.key = knownNames[string(d.text[:d.n])]
+		l.key = knownNames[string(u.text[:u.n])]
 	}
-	d.n, d.ignored = 0, false
+	u.n, u.ignored = 0, false
 }
 
 // endNumber takes a value that is no string.
-func (d *usageScanner) endNumber() {
-	if l := d.innermost(); d.n > 0 && l != nil && l.object && l.inValue {
-		d.report(metrics)
+func (u *usageScanner) endNumber() {
+	if l := u.innermost(); u.n > 0 && l != nil && l.object && l.inValue {
+		u.report(metrics)
 	}
-	d.n, d.ignored = 0, false
+	u.n, u.ignored = 0, false
 }
 
 // report passes the present value to found if its path has a metric, and the value has the type
 // that the metric needs: a text for modelName, else a number, for which kind is metrics.
-func (d *usageScanner) report(kind metric) {
+func (u *usageScanner) report(kind metric) {
 	path := make([]string, 0, maxDepth)
-	for i, l := range d.stack[:d.depth] {
+	for i, l := range u.stack[:u.depth] {
 		switch {
 		case i == 0 && !l.object: // a list of documents is a stream, too
-		case !l.object || l.key == "" || d.ignored:
+		case !l.object || l.key == "" || u.ignored:
 			return
 		default:
 			path = append(path, l.key)
@@ -195,6 +195,6 @@ func (d *usageScanner) report(kind metric) {
 		path = path[1:]
 	}
 	if m, known := metricPaths[strings.Join(path, ".")]; known && (m == kind || kind == metrics && m < metrics) {
-		d.found(m, string(d.text[:d.n]))
+		u.found(m, string(u.text[:u.n]))
 	}
 }

@@ -38,13 +38,13 @@ const (
 )
 
 // Write takes the next bytes. It never fails.
-func (p *usageParser) Write(b []byte) (int, error) {
-	p.doc.found = p.observe
+func (u *usageParser) Write(b []byte) (int, error) {
+	u.doc.found = u.observe
 	for _, c := range b {
-		if p.events {
-			p.eventByte(c)
+		if u.events {
+			u.eventByte(c)
 		} else {
-			p.doc.scan(c)
+			u.doc.scan(c)
 		}
 	}
 	return len(b), nil
@@ -52,24 +52,24 @@ func (p *usageParser) Write(b []byte) (int, error) {
 
 // eventByte takes a byte of a stream of events. Lines end with CR, LF or both; an empty line ends
 // an event.
-func (p *usageParser) eventByte(c byte) {
-	afterCR := p.afterCR
-	p.afterCR = c == '\r'
+func (u *usageParser) eventByte(c byte) {
+	afterCR := u.afterCR
+	u.afterCR = c == '\r'
 	switch {
 	case c == '\n' && afterCR:
 	case c == '\n' || c == '\r':
-		if !p.started {
-			p.doc.reset()
-		} else if p.matched == len(dataField) {
-			p.doc.scan('\n')
+		if !u.started {
+			u.doc.reset()
+		} else if u.matched == len(dataField) {
+			u.doc.scan('\n')
 		}
-		p.matched, p.started = 0, false
-	case p.matched == len(dataField):
-		p.doc.scan(c)
-	case p.matched >= 0 && c == dataField[p.matched]:
-		p.matched, p.started = p.matched+1, true
+		u.matched, u.started = 0, false
+	case u.matched == len(dataField):
+		u.doc.scan(c)
+	case u.matched >= 0 && c == dataField[u.matched]:
+		u.matched, u.started = u.matched+1, true
 	default:
-		p.matched, p.started = otherField, true
+		u.matched, u.started = otherField, true
 	}
 }
 
@@ -81,16 +81,16 @@ const (
 )
 
 // observe takes the value of a member that has a metric.
-func (p *usageParser) observe(m metric, text string) {
+func (u *usageParser) observe(m metric, text string) {
 	if m == modelName {
 		if isModelName(text) {
-			p.model = text
+			u.model = text
 		}
 		return
 	}
 	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n <= maxTokens {
-		p.reported = true
-		p.count[m] = max(p.count[m], int64(n))
+		u.reported = true
+		u.count[m] = max(u.count[m], int64(n))
 	}
 }
 
@@ -102,14 +102,14 @@ func isModelName(s string) bool {
 
 // result is what was found so far. Some APIs count cached tokens as input, others separately;
 // Tokens has each once.
-func (p *usageParser) result() (model string, t agentbox.Tokens) {
-	n := &p.count
+func (u *usageParser) result() (model string, t agentbox.Tokens) {
+	n := &u.count
 	t = agentbox.Tokens{
 		Answers: 1, Input: max(n[inputTokens]-n[cachedInput], 0) + n[toolInput], CacheRead: n[cacheRead] + n[cachedInput], CacheWrite: n[cacheWrite],
 		Output: n[outputTokens] + n[reasoning],
 	}
-	if !p.reported {
+	if !u.reported {
 		t.Unreported = 1
 	}
-	return p.model, t
+	return u.model, t
 }

@@ -193,14 +193,14 @@ type connListener struct {
 	conns chan net.Conn
 }
 
-func (f *connListener) Accept() (net.Conn, error) {
+func (cl *connListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-f.conns:
+	case c := <-cl.conns:
 		return c, nil
-	case <-f.ctx.Done():
+	case <-cl.ctx.Done():
 		return nil, net.ErrClosed
 	}
 }
 
-func (f *connListener) Close() error   { return nil }
-func (f *connListener) Addr() net.Addr { return &net.TCPAddr{} }
+func (cl *connListener) Close() error   { return nil }
+func (cl *connListener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -47,7 +47,7 @@ type mentionedURL struct{ from, url string }
 //
 // find-links are pages of files, not indexes. Of Cargo's two kinds, only the sparse one can be
 // asked.
-func (l *collector) addLinkedHosts(ctx context.Context, m Machine, mentions []mentionedURL) {
+func (c *collector) addLinkedHosts(ctx context.Context, m Machine, mentions []mentionedURL) {
 	var asked []string
 	for _, mentioned := range mentions {
 		kind, _, _ := strings.Cut(mentioned.from, ":")
@@ -58,20 +58,20 @@ func (l *collector) addLinkedHosts(ctx context.Context, m Machine, mentions []me
 			continue
 		}
 		asked = append(asked, index)
-		l.addFileHosts(ctx, m, kind+": files of ", index, e)
+		c.addFileHosts(ctx, m, kind+": files of ", index, e)
 	}
 }
 
 // addFileHosts asks one index and adds rules for the hosts that its answer links to: names only,
 // over TLS, and not the index's own, which is allowed already.
-func (l *collector) addFileHosts(ctx context.Context, m Machine, from, index string, e ecosystem) {
+func (c *collector) addFileHosts(ctx context.Context, m Machine, from, index string, e ecosystem) {
 	base, err := url.Parse(index)
 	if err != nil || m.Get == nil {
 		return
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/" + e.ask
 	answer, err := m.Get(ctx, base.String(), e.accept)
-	l.timedOut = l.timedOut || isTimeout(err)
+	c.timedOut = c.timedOut || isTimeout(err)
 	if err != nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (l *collector) addFileHosts(ctx context.Context, m Machine, from, index str
 	}
 	for _, host := range hosts {
 		for _, pattern := range e.files {
-			l.addRule(from+base.Hostname(), "GET,HEAD https://"+host+pattern)
+			c.addRule(from+base.Hostname(), "GET,HEAD https://"+host+pattern)
 		}
 	}
 }

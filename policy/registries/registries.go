@@ -134,7 +134,7 @@ type collector struct {
 }
 
 // addURL adds the host of a URL. Without a valid host, it adds nothing.
-func (l *collector) addURL(from, s string) {
+func (c *collector) addURL(from, s string) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	if err != nil || u.Hostname() == "" {
 		return
@@ -147,16 +147,16 @@ func (l *collector) addURL(from, s string) {
 	if addr.IsValid() {
 		host = "[" + addr.String() + "]"
 	}
-	l.addRule(from, host+portOf(u))
+	c.addRule(from, host+portOf(u))
 }
 
 // addRule adds a rule, once for each origin. An invalid one adds nothing.
-func (l *collector) addRule(from, s string) {
+func (c *collector) addRule(from, s string) {
 	r, err := policy.ParseRule(s)
-	if err != nil || slices.ContainsFunc(l.found, func(f Found) bool { return f.Rule.String() == r.String() && f.From == from }) {
+	if err != nil || slices.ContainsFunc(c.found, func(f Found) bool { return f.Rule.String() == r.String() && f.From == from }) {
 		return
 	}
-	l.found = append(l.found, Found{Rule: r, From: from})
+	c.found = append(c.found, Found{Rule: r, From: from})
 }
 
 // portOf is the port of a rule for a URL, with its colon: none for the ports of the web, which a
@@ -206,10 +206,10 @@ func (m Machine) glob(patterns ...string) (paths []string) {
 
 // output is the standard output of a tool, "" when it fails or times out. For a missing tool, it is
 // the output of the same tool in a clean box, if that was asked.
-func (l *collector) output(ctx context.Context, m Machine, argv ...string) string {
+func (c *collector) output(ctx context.Context, m Machine, argv ...string) string {
 	out, err := m.Run(ctx, argv...)
 	if err != nil {
-		l.timedOut = l.timedOut || isTimeout(err)
+		c.timedOut = c.timedOut || isTimeout(err)
 		if !errors.Is(err, ErrNoTool) {
 			return ""
 		}
@@ -225,19 +225,19 @@ func isTimeout(err error) bool { return errors.Is(err, context.DeadlineExceeded)
 var anyURL = agentbox.Pattern(`[a-z][a-z+]*://[^\s'"\]>;,|)]+`)
 
 // addURLs adds every URL in a text, and remembers it for addLinkedHosts.
-func (l *collector) addURLs(from, text string) {
+func (c *collector) addURLs(from, text string) {
 	for _, u := range anyURL().FindAllString(text, -1) {
-		l.addURL(from, u)
-		l.urlsFound = append(l.urlsFound, mentionedURL{from, u})
+		c.addURL(from, u)
+		c.urlsFound = append(c.urlsFound, mentionedURL{from, u})
 	}
 }
 
 // addSetting adds every URL in a text, and gives the first host that was found the variable that
 // configures it. A text without a host has no effect.
-func (l *collector) addSetting(from, text, variable, value string) {
-	n := len(l.found)
-	l.addURLs(from, text)
-	if value = strings.TrimSpace(value); value != "" && len(l.found) > n {
-		l.found[n].Variable, l.found[n].Value = variable, value
+func (c *collector) addSetting(from, text, variable, value string) {
+	n := len(c.found)
+	c.addURLs(from, text)
+	if value = strings.TrimSpace(value); value != "" && len(c.found) > n {
+		c.found[n].Variable, c.found[n].Value = variable, value
 	}
 }

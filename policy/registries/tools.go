@@ -16,15 +16,15 @@ var aptConf = []string{"etc/apt/apt.conf", "etc/apt/apt.conf.d/*"}
 
 // apt reads the sources in both of their forms, and the proxy: a box that uses it too needs no
 // other host for packages.
-func (l *collector) apt(m Machine) {
+func (c *collector) apt(m Machine) {
 	for name, line := range m.lines(m.glob("etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources")) {
 		if strings.HasPrefix(line, "deb ") || strings.HasPrefix(line, "deb-src ") || strings.HasPrefix(strings.ToLower(line), "uris:") {
-			l.addURLs("apt: "+name, line)
+			c.addURLs("apt: "+name, line)
 		}
 	}
 	for name, line := range m.lines(m.glob(aptConf...)) {
 		if strings.Contains(strings.ToLower(line), "proxy") && !strings.HasPrefix(line, "//") {
-			l.addURLs("apt: "+name, line)
+			c.addURLs("apt: "+name, line)
 		}
 	}
 }
@@ -46,16 +46,16 @@ func AptProxies(m Machine) string {
 var aptProxy = agentbox.Pattern(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"\s*;$`)
 
 // golang asks the tool, which knows its own defaults and those of the distribution.
-func (l *collector) golang(ctx context.Context, m Machine) {
-	if proxy, sumdb, ok := strings.Cut(l.output(ctx, m, "go", "env", "GOPROXY", "GOSUMDB"), "\n"); ok {
-		l.goProxy(proxy, sumdb)
+func (c *collector) golang(ctx context.Context, m Machine) {
+	if proxy, sumdb, ok := strings.Cut(c.output(ctx, m, "go", "env", "GOPROXY", "GOSUMDB"), "\n"); ok {
+		c.goProxy(proxy, sumdb)
 	}
 }
 
 // goProxy reads both settings in Go's form: a list of proxies with commas and bars, and the name of
 // a checksum database with its key and perhaps a URL.
-func (l *collector) goProxy(proxy, db string) {
-	l.addSetting("go: GOPROXY", proxy, "GOPROXY", proxy)
+func (c *collector) goProxy(proxy, db string) {
+	c.addSetting("go: GOPROXY", proxy, "GOPROXY", proxy)
 	if strings.TrimSpace(db) == "off" {
 		return
 	}
@@ -64,13 +64,13 @@ func (l *collector) goProxy(proxy, db string) {
 		host, _, _ := strings.Cut(name[0], "+") // the rest is its key
 		text = "https://" + host
 	}
-	l.addSetting("go: GOSUMDB", text, "GOSUMDB", db)
+	c.addSetting("go: GOSUMDB", text, "GOSUMDB", db)
 }
 
 // npm asks the tool, which merges its files, variables and default.
-func (l *collector) npm(ctx context.Context, m Machine) {
-	registry := l.output(ctx, m, "npm", "config", "get", "registry")
-	l.addSetting("npm: registry", registry, npmVariable, registry)
+func (c *collector) npm(ctx context.Context, m Machine) {
+	registry := c.output(ctx, m, "npm", "config", "get", "registry")
+	c.addSetting("npm: registry", registry, npmVariable, registry)
 }
 
 // Where npm and, since version 2, Yarn look for their registries.
@@ -81,53 +81,53 @@ const (
 
 // yarn is asked in boxes only: on this machine its name may belong to a program that downloads it
 // first.
-func (l *collector) yarn(m Machine) {
+func (c *collector) yarn(m Machine) {
 	if registry := strings.TrimSpace(m.Answers[strings.Join(yarnQuestion, " ")]); anyURL().FindString(registry) == registry {
-		l.addURLs("yarn: registry", registry)
+		c.addURLs("yarn: registry", registry)
 	}
 }
 
 // cargoDefault finds the index in cargo's output about what it gets, or cannot get.
-func (l *collector) cargoDefault(m Machine) {
+func (c *collector) cargoDefault(m Machine) {
 	for _, match := range anyURL().FindAllString(m.Answers[strings.Join(cargoQuestion, " ")], -1) {
 		match = strings.TrimRight(match, "`.")
 		if index, ok := strings.CutSuffix(match, "config.json"); ok {
-			l.addURLs("cargo: its default index", "sparse+"+index)
+			c.addURLs("cargo: its default index", "sparse+"+index)
 		}
 	}
 }
 
 // npmrc reads npm's files, in which scopes have their own registries, and Yarn's variable.
-func (l *collector) npmrc(m Machine) {
+func (c *collector) npmrc(m Machine) {
 	for name, line := range m.lines([]string{path.Join(m.Home, ".npmrc"), "etc/npmrc"}) {
 		switch key, value, _ := strings.Cut(line, "="); {
 		case strings.TrimSpace(key) == "registry":
-			l.addSetting("npm: "+name, line, npmVariable, value)
+			c.addSetting("npm: "+name, line, npmVariable, value)
 		case strings.Contains(key, "registry"):
-			l.addURLs("npm: "+name, line)
+			c.addURLs("npm: "+name, line)
 		}
 	}
-	l.addSetting("yarn: "+yarnVariable, m.Env[yarnVariable], yarnVariable, m.Env[yarnVariable])
+	c.addSetting("yarn: "+yarnVariable, m.Env[yarnVariable], yarnVariable, m.Env[yarnVariable])
 }
 
 // pip asks for the configuration, and if that names no index, for the default, which pip prints in
 // its help.
-func (l *collector) pip(ctx context.Context, m Machine) {
+func (c *collector) pip(ctx context.Context, m Machine) {
 	configured := m.Env["PIP_INDEX_URL"] != ""
-	for line := range strings.Lines(l.output(ctx, m, "pip", "config", "list")) {
+	for line := range strings.Lines(c.output(ctx, m, "pip", "config", "list")) {
 		key, value, _ := strings.Cut(line, "=")
 		if strings.Contains(key, "index-url") || strings.Contains(key, "find-links") {
-			l.addSetting("pip: "+strings.TrimSpace(key), value, pipVariable(key), strings.Trim(strings.TrimSpace(value), "'"))
+			c.addSetting("pip: "+strings.TrimSpace(key), value, pipVariable(key), strings.Trim(strings.TrimSpace(value), "'"))
 			configured = configured || strings.HasSuffix(strings.TrimSpace(key), ".index-url")
 		}
 	}
 	if configured {
 		return
 	}
-	help := strings.Join(strings.Fields(l.output(ctx, m, "pip", "install", "--help")), " ")
+	help := strings.Join(strings.Fields(c.output(ctx, m, "pip", "install", "--help")), " ")
 	if _, after, ok := strings.Cut(help, "Base URL of the Python Package Index (default"); ok {
 		index, _, _ := strings.Cut(after, ")")
-		l.addURLs("pip: its default index", index)
+		c.addURLs("pip: its default index", index)
 	}
 }
 
@@ -138,25 +138,25 @@ func pipVariable(key string) string {
 }
 
 // pipEnv reads the variables of pip and of uv, which serves the same packages.
-func (l *collector) pipEnv(m Machine) {
+func (c *collector) pipEnv(m Machine) {
 	for _, name := range []string{"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX"} {
-		l.addSetting("pip: "+name, m.Env[name], name, m.Env[name])
+		c.addSetting("pip: "+name, m.Env[name], name, m.Env[name])
 	}
 }
 
 // cargo reads configuration files: what it uses without one is said nowhere on the machine.
-func (l *collector) cargo(m Machine) {
+func (c *collector) cargo(m Machine) {
 	home := cmp.Or(m.Env["CARGO_HOME"], path.Join(m.Home, ".cargo"))
 	for name, line := range m.lines([]string{path.Join(home, "config.toml"), path.Join(home, "config")}) {
 		key, value, _ := strings.Cut(line, "=")
 		switch strings.TrimSpace(key) {
 		case "registry", "index", "proxy", "dl":
-			l.addURLs("cargo: "+name, value)
+			c.addURLs("cargo: "+name, value)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Env)) {
 		if strings.HasPrefix(name, "CARGO_REGISTR") && strings.HasSuffix(name, "_INDEX") {
-			l.addURLs("cargo: "+name, m.Env[name])
+			c.addURLs("cargo: "+name, m.Env[name])
 		}
 	}
 }
@@ -171,8 +171,8 @@ func FromRemotes(ctx context.Context, m Machine) []Found {
 
 // git asks git for the URLs. An address in the form user@host:path implies ssh, and also https: the
 // same hosts serve both, and a token for https is the usual way in a box.
-func (l *collector) git(ctx context.Context, m Machine) {
-	text := l.output(ctx, m, "git", "-C", m.Directory, "config", "--get-regexp", `^remote\..*\.(push)?url$`)
+func (c *collector) git(ctx context.Context, m Machine) {
+	text := c.output(ctx, m, "git", "-C", m.Directory, "config", "--get-regexp", `^remote\..*\.(push)?url$`)
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		from := "git: " + key
@@ -180,7 +180,7 @@ func (l *collector) git(ctx context.Context, m Machine) {
 			continue // a transport of its own, as that of our boxes
 		}
 		if strings.Contains(value, "://") {
-			l.addURL(from, value)
+			c.addURL(from, value)
 			continue
 		}
 		// user@host:path, unless a slash before the colon makes it a path of this machine.
@@ -191,7 +191,7 @@ func (l *collector) git(ctx context.Context, m Machine) {
 		if _, after, at := strings.Cut(host, "@"); at {
 			host = after
 		}
-		l.addURL(from, "ssh://"+host)
-		l.addURL(from, "https://"+host)
+		c.addURL(from, "ssh://"+host)
+		c.addURL(from, "https://"+host)
 	}
 }

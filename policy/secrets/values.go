@@ -48,31 +48,31 @@ func NewResolver() *Resolver {
 
 // Set replaces the secrets by name. It adds the variables in env to those known, which a person who
 // changes a policy later may not have. It forgets all values.
-func (k *Resolver) Set(refs map[string]Source, env map[string]string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.refs = maps.Clone(refs)
-	maps.Copy(k.env, env)
-	clear(k.cached)
+func (r *Resolver) Set(refs map[string]Source, env map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refs = maps.Clone(refs)
+	maps.Copy(r.env, env)
+	clear(r.cached)
 }
 
 // Retain forgets every secret that refs keeps elsewhere. It is called before another policy takes
 // effect, and Set after it, so that no value is used under the rules of another one.
-func (k *Resolver) Retain(refs map[string]Source) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.refs, func(name string, s Source) bool { return refs[name] != s })
+func (r *Resolver) Retain(refs map[string]Source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.refs, func(name string, s Source) bool { return refs[name] != s })
 }
 
 // Value gets the value of a secret. Concurrent calls share one read, which does not end with the
 // first caller's ctx. The error is for the log and the agent in the box, and contains no value. A
 // secret that changed meanwhile is an error: the request was decided under other rules.
-func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
-	k.mu.Lock()
-	source, known := k.refs[name]
-	c, have := k.cached[name]
-	now := k.now()
-	k.mu.Unlock()
+func (r *Resolver) Value(ctx context.Context, name string) (string, error) {
+	r.mu.Lock()
+	source, known := r.refs[name]
+	c, have := r.cached[name]
+	now := r.now()
+	r.mu.Unlock()
 	if !known {
 		return "", fmt.Errorf("there is no secret %s", name)
 	}
@@ -80,25 +80,25 @@ func (k *Resolver) Value(ctx context.Context, name string) (string, error) {
 		return c.value, nil
 	}
 	flight := strings.Join([]string{name, source.Host, source.From.String()}, "\x00")
-	v, err, _ := k.group.Do(flight, func() (any, error) {
-		return source.From.Value(context.WithoutCancel(ctx), Purpose{Name: name, Host: source.Host, Env: k.lookup})
+	v, err, _ := r.group.Do(flight, func() (any, error) {
+		return source.From.Value(context.WithoutCancel(ctx), Purpose{Name: name, Host: source.Host, Env: r.lookup})
 	})
 	if err != nil {
 		return "", err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.refs[name] != source {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refs[name] != source {
 		return "", fmt.Errorf("the secret %s has just changed", name)
 	}
-	k.cached[name] = cached{v.(string), now.Add(cacheTime)}
+	r.cached[name] = cached{v.(string), now.Add(cacheTime)}
 	return v.(string), nil
 }
 
 // lookup implements Purpose.Env.
-func (k *Resolver) lookup(name string) (string, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	v, ok := k.env[name]
+func (r *Resolver) lookup(name string) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.env[name]
 	return v, ok
 }

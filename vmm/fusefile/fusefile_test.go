@@ -249,9 +249,9 @@ func TestConformance(t *testing.T) {
 // text is an image that is all here.
 type text []byte
 
-func (x text) Size() int64 { return int64(len(x)) }
-func (x text) ReadBlocks(_ context.Context, p []byte, off int64) error {
-	copy(p, x[off:])
+func (t text) Size() int64 { return int64(len(t)) }
+func (t text) ReadBlocks(_ context.Context, p []byte, off int64) error {
+	copy(p, t[off:])
 	return nil
 }
 

@@ -198,26 +198,26 @@ func newLifeConn(stream net.Conn) (*lifeConn, error) {
 	return &lifeConn{Conn: stream, ahead: ahead, r: bufio.NewReader(ahead)}, nil
 }
 
-func (c *lifeConn) Read(p []byte) (int, error) {
-	if c.token != "" {
-		if c.refused = c.awaitReady(); c.refused != nil {
-			return 0, c.refused
+func (l *lifeConn) Read(p []byte) (int, error) {
+	if l.token != "" {
+		if l.refused = l.awaitReady(); l.refused != nil {
+			return 0, l.refused
 		}
-		c.token = ""
+		l.token = ""
 	}
-	return c.r.Read(p)
+	return l.r.Read(p)
 }
 
 // awaitReady drops what the stream has left of earlier lives, and reads the Ready.
-func (c *lifeConn) awaitReady() (err error) {
-	c.ready, err = protocol.ReadReady(c.r, c.token)
+func (l *lifeConn) awaitReady() (err error) {
+	l.ready, err = protocol.ReadReady(l.r, l.token)
 	switch {
 	case err != nil:
 		return fmt.Errorf("wait for ready: %w", err)
-	case c.ready.Error != "":
-		return &Refused{clean(c.ready.Error)}
-	case c.ready.Version != protocol.Version:
-		return fmt.Errorf("the guest agent speaks version %d, not %d", c.ready.Version, protocol.Version)
+	case l.ready.Error != "":
+		return &Refused{clean(l.ready.Error)}
+	case l.ready.Version != protocol.Version:
+		return fmt.Errorf("the guest agent speaks version %d, not %d", l.ready.Version, protocol.Version)
 	}
 	return nil
 }
@@ -225,10 +225,10 @@ func (c *lifeConn) awaitReady() (err error) {
 // Close makes this life's reads and writes fail, and returns when nothing reads the stream any
 // more. The stream stays open for the next life, which a second call leaves alone: SSH closes a
 // connection that has failed, and so does its user.
-func (c *lifeConn) Close() (err error) {
-	c.end.Do(func() {
-		err = c.Conn.SetDeadline(past)
-		c.ahead.Close()
+func (l *lifeConn) Close() (err error) {
+	l.end.Do(func() {
+		err = l.Conn.SetDeadline(past)
+		l.ahead.Close()
 	})
 	return err
 }

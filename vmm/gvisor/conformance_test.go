@@ -122,14 +122,14 @@ func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
 }
 
 // PowerOff asks the first process to end, as root.
-func (g *agentGuest) PowerOff(context.Context) error {
-	g.probe("root", "shutdown") // its answer may be lost with the machine
+func (a *agentGuest) PowerOff(context.Context) error {
+	a.probe("root", "shutdown") // its answer may be lost with the machine
 	return nil
 }
 
 // probe runs the image's program and gives what it says.
-func (g *agentGuest) probe(user string, args ...string) (string, error) {
-	ch, requests, err := g.SSH().OpenChannel("session", nil)
+func (a *agentGuest) probe(user string, args ...string) (string, error) {
+	ch, requests, err := a.SSH().OpenChannel("session", nil)
 	if err != nil {
 		return "", err
 	}

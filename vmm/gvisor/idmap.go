@@ -139,11 +139,11 @@ func rootRange(file string) (idRange, error) {
 }
 
 // apply writes the maps of a new launcher, which waits for them. Maps can be written only once.
-func (m idMaps) apply(ctx context.Context, pid int) error {
-	if m.Helpers {
-		return errors.Join(runMapper(ctx, "newuidmap", pid, m.UIDs), runMapper(ctx, "newgidmap", pid, m.GIDs))
+func (i idMaps) apply(ctx context.Context, pid int) error {
+	if i.Helpers {
+		return errors.Join(runMapper(ctx, "newuidmap", pid, i.UIDs), runMapper(ctx, "newgidmap", pid, i.GIDs))
 	}
-	return errors.Join(writeMap(pid, "uid_map", m.UIDs), writeMap(pid, "gid_map", m.GIDs))
+	return errors.Join(writeMap(pid, "uid_map", i.UIDs), writeMap(pid, "gid_map", i.GIDs))
 }
 
 func writeMap(pid int, name string, ranges []idRange) error {

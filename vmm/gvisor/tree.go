@@ -38,33 +38,33 @@ func copyTree(ctx context.Context, dst, src string, limit int64) error {
 }
 
 // directory copies a directory's entries and then, as copying changes them, its mode and times.
-func (c *treeCopy) directory(rel string) error {
-	if err := c.ctx.Err(); err != nil {
+func (t *treeCopy) directory(rel string) error {
+	if err := t.ctx.Err(); err != nil {
 		return err
 	}
-	info, err := os.Lstat(filepath.Join(c.from, rel))
+	info, err := os.Lstat(filepath.Join(t.from, rel))
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(filepath.Join(c.from, rel))
+	entries, err := os.ReadDir(filepath.Join(t.from, rel))
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if err := c.entry(filepath.Join(rel, e.Name())); err != nil {
+		if err := t.entry(filepath.Join(rel, e.Name())); err != nil {
 			return err
 		}
 	}
 	if rel == "" {
 		return nil
 	}
-	target := filepath.Join(c.to, rel)
+	target := filepath.Join(t.to, rel)
 	return errors.Join(chmod(target, info), setTimes(target, info))
 }
 
 // entry copies one entry. A directory gets its mode last, since it may forbid writing.
-func (c *treeCopy) entry(rel string) error {
-	src, dst := filepath.Join(c.from, rel), filepath.Join(c.to, rel)
+func (t *treeCopy) entry(rel string) error {
+	src, dst := filepath.Join(t.from, rel), filepath.Join(t.to, rel)
 	info, err := os.Lstat(src)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (c *treeCopy) entry(rel string) error {
 		if err := os.Mkdir(dst, 0o700); err != nil {
 			return err
 		}
-		return c.directory(rel)
+		return t.directory(rel)
 	case fs.ModeSymlink:
 		target, err := os.Readlink(src)
 		if err != nil {
@@ -87,23 +87,23 @@ func (c *treeCopy) entry(rel string) error {
 	case fs.ModeNamedPipe:
 		return errors.Join(unix.Mkfifo(dst, 0o600), chmod(dst, info))
 	case 0:
-		return c.file(dst, src, info)
+		return t.file(dst, src, info)
 	}
 	return nil
 }
 
 // file copies a regular file, or links to the copy of its other name.
-func (c *treeCopy) file(dst, src string, info fs.FileInfo) error {
+func (t *treeCopy) file(dst, src string, info fs.FileInfo) error {
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if st != nil && st.Nlink > 1 {
 		id := inode{uint64(st.Dev), st.Ino}
-		if first := c.links[id]; first != "" {
+		if first := t.links[id]; first != "" {
 			return os.Link(first, dst)
 		}
-		c.links[id] = dst
+		t.links[id] = dst
 	}
-	if c.size += info.Size(); c.limit > 0 && c.size > c.limit {
-		return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", c.limit).WithHint("set disk: to more")
+	if t.size += info.Size(); t.limit > 0 && t.size > t.limit {
+		return agentbox.Errorf(agentbox.NoSpace, "the workspace does not fit into the box's disk of %d bytes", t.limit).WithHint("set disk: to more")
 	}
 	if err := copyContent(dst, src, info.Size()); err != nil {
 		return err

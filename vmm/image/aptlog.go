@@ -20,30 +20,30 @@ type bootstrapLog struct {
 const maxLogLines = 400
 
 // Write implements io.Writer. It never fails. It drops a line that has more than 64 KiB.
-func (l *bootstrapLog) Write(p []byte) (int, error) {
-	l.rest = append(l.rest, p...)
+func (b *bootstrapLog) Write(p []byte) (int, error) {
+	b.rest = append(b.rest, p...)
 	for {
-		i := bytes.IndexAny(l.rest, "\n\r")
+		i := bytes.IndexAny(b.rest, "\n\r")
 		if i < 0 {
 			break
 		}
-		l.line(strings.TrimSpace(string(l.rest[:i])))
-		l.rest = l.rest[i+1:]
+		b.line(strings.TrimSpace(string(b.rest[:i])))
+		b.rest = b.rest[i+1:]
 	}
-	if len(l.rest) > 1<<16 {
-		l.rest = nil
+	if len(b.rest) > 1<<16 {
+		b.rest = nil
 	}
 	return len(p), nil
 }
 
 // line keeps a line, and reports progress if it begins a step.
-func (l *bootstrapLog) line(s string) {
+func (b *bootstrapLog) line(s string) {
 	if s == "" {
 		return
 	}
-	l.lines = append(l.lines, s)
-	if len(l.lines) > maxLogLines {
-		l.lines = l.lines[len(l.lines)-maxLogLines:]
+	b.lines = append(b.lines, s)
+	if len(b.lines) > maxLogLines {
+		b.lines = b.lines[len(b.lines)-maxLogLines:]
 	}
 	info, ok := strings.CutPrefix(s, "I: ")
 	if !ok {
@@ -54,7 +54,7 @@ func (l *bootstrapLog) line(s string) {
 			if strings.Contains(info, "hook") {
 				info = "reading the lists of packages"
 			}
-			l.progress.Update(step, what+" "+strings.TrimSuffix(info, "..."), 0, 0)
+			b.progress.Update(step, what+" "+strings.TrimSuffix(info, "..."), 0, 0)
 		}
 	}
 }
@@ -67,8 +67,8 @@ var bootstrapSteps = map[string]string{
 
 // failed tells whether the program reported an error itself. If both the program and reading its
 // archive failed, the program's error counts then.
-func (l *bootstrapLog) failed() bool {
-	for _, s := range l.lines {
+func (b *bootstrapLog) failed() bool {
+	for _, s := range b.lines {
 		if strings.HasPrefix(s, "E: ") {
 			return true
 		}
@@ -89,8 +89,8 @@ var (
 // explain returns an error of one line with the cause of a failure, its code and a hint. err is
 // mmdebstrap's exit, dir the directory in which it unpacked. An unknown cause has code Internal and
 // the most telling line.
-func (l *bootstrapLog) explain(err error, suite, dir string) error {
-	all := strings.Join(l.lines, "\n")
+func (b *bootstrapLog) explain(err error, suite, dir string) error {
+	all := strings.Join(b.lines, "\n")
 	if m := noPackage().FindStringSubmatch(all); m != nil {
 		return agentbox.Errorf(agentbox.NotFound, "package %s does not exist in %s", strings.TrimRight(m[1]+m[2]+m[3], "."), suite).
 			WithHint("correct packages: in agentbox.yaml; `apt-cache search WORD` finds names")
@@ -100,7 +100,7 @@ func (l *bootstrapLog) explain(err error, suite, dir string) error {
 		return agentbox.Errorf(agentbox.NoSpace, "no space left to make the image apt:%s", suite).
 			WithHint("it is unpacked in %s, which needs about 3 GB free; TMPDIR takes another place", path.Dir(dir))
 	case noAnswer().MatchString(all):
-		return agentbox.Errorf(agentbox.Unavailable, "the apt mirror of %s does not answer: %s", suite, l.lastError()).
+		return agentbox.Errorf(agentbox.Unavailable, "the apt mirror of %s does not answer: %s", suite, b.lastError()).
 			WithHint("check the network and `sudo apt-get update`")
 	case noKey().MatchString(all):
 		return agentbox.Errorf(agentbox.Missing, "the apt sources of %s are not signed by a key this host knows", suite).
@@ -112,21 +112,21 @@ func (l *bootstrapLog) explain(err error, suite, dir string) error {
 	if m := noConfig().FindStringSubmatch(all); m != nil {
 		return agentbox.Errorf(agentbox.Invalid, "package %s cannot be installed into apt:%s", m[1], suite)
 	}
-	return agentbox.Errorf(agentbox.Internal, "mmdebstrap failed to make apt:%s (%w): %s", suite, err, l.lastError())
+	return agentbox.Errorf(agentbox.Internal, "mmdebstrap failed to make apt:%s (%w): %s", suite, err, b.lastError())
 }
 
 // lastError returns the most telling line: the first error, failed fetch or warning, in this order,
 // since later ones are consequences.
-func (l *bootstrapLog) lastError() string {
+func (b *bootstrapLog) lastError() string {
 	for _, prefix := range []string{"E: ", "Err:", "W: "} {
-		for _, s := range l.lines {
+		for _, s := range b.lines {
 			if rest, ok := strings.CutPrefix(s, prefix); ok && !strings.Contains(s, "failed:") {
 				return rest
 			}
 		}
 	}
-	if n := len(l.lines); n > 0 {
-		return l.lines[n-1]
+	if n := len(b.lines); n > 0 {
+		return b.lines[n-1]
 	}
 	return "it said nothing"
 }

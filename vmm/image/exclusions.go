@@ -29,24 +29,24 @@ func ExcludeBelow(dirs ...string) Exclusions {
 }
 
 // add forbids a path, and what is below it down to levels.
-func (n *Exclusions) add(path string, levels int) {
+func (ex *Exclusions) add(path string, levels int) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return // nobody can copy it
 	}
-	n.files = append(n.files, info)
+	ex.files = append(ex.files, info)
 	if !info.IsDir() || levels == 0 {
 		return
 	}
 	entries, _ := os.ReadDir(path) // if it cannot be read, nobody can copy it
 	for _, e := range entries {
-		n.add(filepath.Join(path, e.Name()), levels-1)
+		ex.add(filepath.Join(path, e.Name()), levels-1)
 	}
 }
 
 // check refuses a forbidden file, whatever its path. asked is for the error.
-func (n Exclusions) check(asked, path string, info fs.FileInfo) error {
-	for _, own := range n.files {
+func (ex Exclusions) check(asked, path string, info fs.FileInfo) error {
+	for _, own := range ex.files {
 		if os.SameFile(own, info) {
 			return exclusionError(asked, path)
 		}
@@ -55,17 +55,17 @@ func (n Exclusions) check(asked, path string, info fs.FileInfo) error {
 }
 
 // above refuses a path that is forbidden or below a forbidden directory, also through a mount.
-func (n Exclusions) above(asked, real string) error {
+func (ex Exclusions) above(asked, real string) error {
 	mounts, err := mountTable()
 	if err != nil {
 		return hostError(err)
 	}
-	if err := mountedElsewhere(asked, real, n.dirs, mounts); err != nil {
+	if err := mountedElsewhere(asked, real, ex.dirs, mounts); err != nil {
 		return err
 	}
 	for at := real; ; at = filepath.Dir(at) {
 		if info, err := os.Stat(at); err == nil {
-			if err := n.check(asked, at, info); err != nil {
+			if err := ex.check(asked, at, info); err != nil {
 				return err
 			}
 		}

@@ -256,22 +256,22 @@ type hostContent struct {
 	seen fs.FileInfo
 }
 
-func (c hostContent) Open() (io.ReadCloser, error) {
-	f, err := os.OpenFile(c.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // does not wait for a pipe
+func (h hostContent) Open() (io.ReadCloser, error) {
+	f, err := os.OpenFile(h.path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // does not wait for a pipe
 	if err != nil {
 		return nil, err
 	}
-	if err := c.unchanged(f); err != nil {
+	if err := h.unchanged(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return hostReader{f, c}, nil
+	return hostReader{f, h}, nil
 }
 
 // unchanged fails with Conflict if f is not the file that was seen.
-func (c hostContent) unchanged(f *os.File) error {
+func (h hostContent) unchanged(f *os.File) error {
 	now, err := f.Stat()
-	if err == nil && (!os.SameFile(now, c.seen) || now.Size() != c.seen.Size() || !now.ModTime().Equal(c.seen.ModTime())) {
-		err = agentbox.Errorf(agentbox.Conflict, "%s changed while it was copied into the image", c.path).WithHint("try again")
+	if err == nil && (!os.SameFile(now, h.seen) || now.Size() != h.seen.Size() || !now.ModTime().Equal(h.seen.ModTime())) {
+		err = agentbox.Errorf(agentbox.Conflict, "%s changed while it was copied into the image", h.path).WithHint("try again")
 	}
 	return err
 }
@@ -282,10 +282,10 @@ type hostReader struct {
 	content hostContent
 }
 
-func (r hostReader) Read(p []byte) (int, error) {
-	n, err := r.File.Read(p)
+func (h hostReader) Read(p []byte) (int, error) {
+	n, err := h.File.Read(p)
 	if err == io.EOF {
-		if changed := r.content.unchanged(r.File); changed != nil {
+		if changed := h.content.unchanged(h.File); changed != nil {
 			err = changed
 		}
 	}

@@ -20,8 +20,8 @@ var recipeKey = agentbox.Pattern(`^([0-9a-f]{32}|derived-[0-9a-f]{64})$`)
 // again.
 type NotHereError struct{ Image Image }
 
-func (e *NotHereError) Error() string {
-	return fmt.Sprintf("image %s is not all here", e.Image.Digest.Short())
+func (n *NotHereError) Error() string {
+	return fmt.Sprintf("image %s is not all here", n.Image.Digest.Short())
 }
 
 // AddLazy adds an image whose blocks come later (img.Lazy), as Store.FindRemote returned it. An

@@ -52,14 +52,14 @@ type LockEntry struct {
 // lockDigest is a digest whose errors have the line.
 type lockDigest agentbox.Digest
 
-func (d lockDigest) MarshalYAML() (any, error) { return agentbox.Digest(d).String(), nil }
+func (l lockDigest) MarshalYAML() (any, error) { return agentbox.Digest(l).String(), nil }
 
-func (d *lockDigest) UnmarshalYAML(n *yaml.Node) error {
+func (l *lockDigest) UnmarshalYAML(n *yaml.Node) error {
 	v, err := agentbox.ParseDigest(n.Value)
 	if err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
-	*d = lockDigest(v)
+	*l = lockDigest(v)
 	return nil
 }
 
@@ -129,32 +129,32 @@ func tidyYAML(err error) string {
 }
 
 // recipe returns the recipe that the entry pins.
-func (e LockEntry) recipe() Recipe {
-	return Recipe{Source: e.Source, Packages: e.Packages, Platform: e.Platform}
+func (l LockEntry) recipe() Recipe {
+	return Recipe{Source: l.Source, Packages: l.Packages, Platform: l.Platform}
 }
 
 // same tells whether the entry is for a recipe in its normal form.
-func (e LockEntry) same(r Recipe) bool {
-	return e.Source == r.Source && e.Platform == r.Platform && slices.Equal(e.Packages, r.Packages)
+func (l LockEntry) same(r Recipe) bool {
+	return l.Source == r.Source && l.Platform == r.Platform && slices.Equal(l.Packages, r.Packages)
 }
 
 // tidy checks an entry and sorts its lists, whose order a merge may have changed. It returns what
 // is wrong, "" for nothing. Its fields become parts of keys and references.
-func (e *LockEntry) tidy() string {
-	if e.Source == "" || agentbox.Digest(e.Image).IsZero() {
+func (l *LockEntry) tidy() string {
+	if l.Source == "" || agentbox.Digest(l.Image).IsZero() {
 		return "an entry lacks its source or its image"
 	}
-	if e.Manifest != "" {
-		if _, err := agentbox.ParseDigest(e.Manifest); err != nil {
-			return "the manifest of " + e.Source + ": " + err.Error()
+	if l.Manifest != "" {
+		if _, err := agentbox.ParseDigest(l.Manifest); err != nil {
+			return "the manifest of " + l.Source + ": " + err.Error()
 		}
 	}
-	r, err := e.recipe().normal()
+	r, err := l.recipe().normal()
 	if err != nil {
 		return err.Error()
 	}
-	e.Packages = r.Packages
-	slices.Sort(e.Versions)
+	l.Packages = r.Packages
+	slices.Sort(l.Versions)
 	return ""
 }
 

@@ -351,11 +351,11 @@ type sizedLayer struct {
 	read atomic.Bool
 }
 
-func (l *sizedLayer) Size() (int64, error) { return l.size, nil }
+func (s *sizedLayer) Size() (int64, error) { return s.size, nil }
 
-func (l *sizedLayer) Compressed() (io.ReadCloser, error) {
-	l.read.Store(true)
-	return l.Layer.Compressed()
+func (s *sizedLayer) Compressed() (io.ReadCloser, error) {
+	s.read.Store(true)
+	return s.Layer.Compressed()
 }
 
 // Whoever interrupts a build does not wait for what follows an archive's end.

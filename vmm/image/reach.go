@@ -87,23 +87,23 @@ func publicTransport() http.RoundTripper {
 }
 
 // chooseProxy remembers the proxy of a request for dial.
-func (d *publicDialer) chooseProxy(r *http.Request) (*url.URL, error) {
-	u, err := d.proxy(r)
+func (p *publicDialer) chooseProxy(r *http.Request) (*url.URL, error) {
+	u, err := p.proxy(r)
 	if u != nil {
 		port := u.Port()
 		if port == "" {
 			port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
 		}
-		d.proxies.Store(net.JoinHostPort(u.Hostname(), port), true)
+		p.proxies.Store(net.JoinHostPort(u.Hostname(), port), true)
 	}
 	return u, err
 }
 
 // dial checks each address after the name was resolved and before anything is sent, so that it does
 // not matter what the name resolves to later.
-func (d *publicDialer) dial(ctx context.Context, network, to string) (net.Conn, error) {
+func (p *publicDialer) dial(ctx context.Context, network, to string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	if _, proxy := d.proxies.Load(to); !proxy {
+	if _, proxy := p.proxies.Load(to); !proxy {
 		dialer.Control = func(_, address string, _ syscall.RawConn) error { return refusePrivate(to, address) }
 	}
 	return dialer.DialContext(ctx, network, to)

@@ -67,10 +67,10 @@ type DamagedError struct {
 	err    *agentbox.Error
 }
 
-func (e *DamagedError) Error() string { return e.err.Error() }
+func (d *DamagedError) Error() string { return d.err.Error() }
 
 // Unwrap returns the *agentbox.Error.
-func (e *DamagedError) Unwrap() error { return e.err }
+func (d *DamagedError) Unwrap() error { return d.err }
 
 // corrupt makes a *DamagedError with a hint.
 func corrupt(d agentbox.Digest, why string) error {

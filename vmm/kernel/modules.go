@@ -72,9 +72,9 @@ func moduleName(file string) string {
 // resolve reads the named modules and their dependencies, in load order. A missing needed module is
 // an error, and so is a missing dependency, whose error names the chain. A missing wanted module is
 // left out.
-func (t *modules) resolve(needed, wanted []string) ([]module, error) {
-	r := resolver{tree: t, state: map[string]int{}}
-	there := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return t.files[name] == "" })
+func (m *modules) resolve(needed, wanted []string) ([]module, error) {
+	r := resolver{tree: m, state: map[string]int{}}
+	there := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return m.files[name] == "" })
 	for _, name := range slices.Concat(needed, there) {
 		if err := r.visit(name); err != nil {
 			return nil, err

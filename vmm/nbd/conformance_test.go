@@ -48,24 +48,24 @@ type pendingRead struct {
 }
 
 // read cuts what is longer than the server has said that it answers, as QEMU does.
-func (m *concurrentClient) read(p []byte, off int64) error {
+func (c *concurrentClient) read(p []byte, off int64) error {
 	for len(p) > maxRead {
-		if err := m.readOne(p[:maxRead], off); err != nil {
+		if err := c.readOne(p[:maxRead], off); err != nil {
 			return err
 		}
 		p, off = p[maxRead:], off+maxRead
 	}
-	return m.readOne(p, off)
+	return c.readOne(p, off)
 }
 
-func (m *concurrentClient) readOne(p []byte, off int64) error {
+func (c *concurrentClient) readOne(p []byte, off int64) error {
 	w := &pendingRead{p: p, done: make(chan error, 1)}
-	m.mu.Lock()
-	m.cookie++
-	cookie := m.cookie
-	m.waiting[cookie] = w
-	err := m.err
-	m.mu.Unlock()
+	c.mu.Lock()
+	c.cookie++
+	cookie := c.cookie
+	c.waiting[cookie] = w
+	err := c.err
+	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -75,9 +75,9 @@ func (m *concurrentClient) readOne(p []byte, off int64) error {
 	b = binary.BigEndian.AppendUint64(b, cookie)
 	b = binary.BigEndian.AppendUint64(b, uint64(off))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
-	m.sending.Lock()
-	_, err = m.conn.Write(b)
-	m.sending.Unlock()
+	c.sending.Lock()
+	_, err = c.conn.Write(b)
+	c.sending.Unlock()
 	if err != nil {
 		return err
 	}
@@ -85,31 +85,31 @@ func (m *concurrentClient) readOne(p []byte, off int64) error {
 }
 
 // pump gives answers to those who wait, and the end of the connection to all who still do.
-func (m *concurrentClient) pump() {
-	err := m.answers()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.err = err
-	for _, w := range m.waiting {
+func (c *concurrentClient) pump() {
+	err := c.answers()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+	for _, w := range c.waiting {
 		w.done <- err
 	}
 }
 
-func (m *concurrentClient) answers() error {
+func (c *concurrentClient) answers() error {
 	head := make([]byte, answerSize)
 	for {
-		if _, err := io.ReadFull(m.conn, head); err != nil {
+		if _, err := io.ReadFull(c.conn, head); err != nil {
 			return err
 		}
 		cookie := binary.BigEndian.Uint64(head[8:])
-		m.mu.Lock()
-		w := m.waiting[cookie]
-		delete(m.waiting, cookie)
-		m.mu.Unlock()
+		c.mu.Lock()
+		w := c.waiting[cookie]
+		delete(c.waiting, cookie)
+		c.mu.Unlock()
 		var err error
 		if code := binary.BigEndian.Uint32(head[4:]); code != 0 {
 			err = errors.New("the server says no")
-		} else if _, failed := io.ReadFull(m.conn, w.p); failed != nil {
+		} else if _, failed := io.ReadFull(c.conn, w.p); failed != nil {
 			w.done <- failed
 			return failed
 		}

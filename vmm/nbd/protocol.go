@@ -148,11 +148,11 @@ func decodeRequest(b [requestSize]byte) (request, error) {
 
 // check returns the error code for the answer to a request for an image of size bytes, 0 if the
 // request is right. The sums are unsigned and cannot overflow.
-func (q request) check(size int64) uint32 {
+func (r request) check(size int64) uint32 {
 	switch {
-	case q.kind == cmdWrite:
+	case r.kind == cmdWrite:
 		return errPerm
-	case q.kind != cmdRead, q.n > maxRead, q.off > uint64(size), uint64(q.n) > uint64(size)-q.off:
+	case r.kind != cmdRead, r.n > maxRead, r.off > uint64(size), uint64(r.n) > uint64(size)-r.off:
 		return errInval
 	}
 	return 0

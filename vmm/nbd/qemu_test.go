@@ -15,14 +15,14 @@ import (
 // constantImage is an image of sevens that notes the longest read.
 type constantImage struct{ longest atomic.Int64 }
 
-func (s *constantImage) Size() int64 { return 16 << 20 }
+func (c *constantImage) Size() int64 { return 16 << 20 }
 
-func (s *constantImage) ReadBlocks(_ context.Context, p []byte, _ int64) error {
+func (c *constantImage) ReadBlocks(_ context.Context, p []byte, _ int64) error {
 	for i := range p {
 		p[i] = 7
 	}
-	for old := s.longest.Load(); int64(len(p)) > old && !s.longest.CompareAndSwap(old, int64(len(p))); {
-		old = s.longest.Load()
+	for old := c.longest.Load(); int64(len(p)) > old && !c.longest.CompareAndSwap(old, int64(len(p))); {
+		old = c.longest.Load()
 	}
 	return nil
 }

@@ -19,18 +19,18 @@ type testImage struct {
 	fail  error
 }
 
-func (p *testImage) Size() int64 { return int64(len(p.bytes)) }
+func (t *testImage) Size() int64 { return int64(len(t.bytes)) }
 
-func (p *testImage) ReadBlocks(ctx context.Context, b []byte, off int64) error {
-	if off == 0 && p.slow != nil {
+func (t *testImage) ReadBlocks(ctx context.Context, b []byte, off int64) error {
+	if off == 0 && t.slow != nil {
 		select {
-		case <-p.slow:
+		case <-t.slow:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	copy(b, p.bytes[off:])
-	return p.fail
+	copy(b, t.bytes[off:])
+	return t.fail
 }
 
 func newPicture() *testImage {

@@ -23,21 +23,21 @@ type longCable struct {
 	wrong atomic.Int64 // those whose description does not fit them
 }
 
-func (c *longCable) MTU() int        { return 1500 }
-func (c *longCable) MaxSegment() int { return 60 << 10 }
+func (l *longCable) MTU() int        { return 1500 }
+func (l *longCable) MaxSegment() int { return 60 << 10 }
 
 // WriteSegment completes the checksum where it was told to, and the guest verifies it.
-func (c *longCable) WriteSegment(s vmm.Segment, parts ...[]byte) error {
+func (l *longCable) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	f := slices.Concat(parts...)
 	payload := len(f) - s.Headers
-	if s.TCP != etherLen+ipLen || s.Headers != s.TCP+int(f[s.TCP+12]>>4)*4 || len(f) > etherLen+c.MaxSegment() || (s.Size > 0) != (payload > 1500-ipLen-tcpLen) {
-		c.wrong.Add(1)
+	if s.TCP != etherLen+ipLen || s.Headers != s.TCP+int(f[s.TCP+12]>>4)*4 || len(f) > etherLen+l.MaxSegment() || (s.Size > 0) != (payload > 1500-ipLen-tcpLen) {
+		l.wrong.Add(1)
 	}
 	if s.Size > 0 {
-		c.long.Add(1)
+		l.long.Add(1)
 	}
 	binary.BigEndian.PutUint16(f[s.TCP+s.Checksum:], ^checksum.Checksum(f[s.TCP:], 0))
-	return c.WriteFrame(f)
+	return l.WriteFrame(f)
 }
 
 func TestLongSegments(t *testing.T) {

@@ -518,13 +518,13 @@ type stuck struct {
 	answered, free chan struct{}
 }
 
-func (c *stuck) WriteFrame(parts ...[]byte) error {
+func (s *stuck) WriteFrame(parts ...[]byte) error {
 	f := bytes.Join(parts, nil)
 	if len(f) > etherLen+ipLen+tcpLen && f[etherLen+9] == protoTCP && f[etherLen+ipLen+13]&2 != 0 {
-		c.once.Do(func() { close(c.answered) })
-		<-c.free
+		s.once.Do(func() { close(s.answered) })
+		<-s.free
 	}
-	return c.cable.WriteFrame(f)
+	return s.cable.WriteFrame(f)
 }
 
 // While a SYN is being answered nobody holds the connection: gVisor would try for it again and

@@ -43,58 +43,58 @@ func newStream(r *tcp.ForwarderRequest) *stream {
 }
 
 // establish answers the SYN, once, and waits for the guest to finish the handshake.
-func (c *stream) establish() error {
-	c.answer.Do(func() {
-		defer close(c.ready)
-		c.mu.Lock()
-		aborted := c.aborted
-		c.mu.Unlock()
+func (s *stream) establish() error {
+	s.answer.Do(func() {
+		defer close(s.ready)
+		s.mu.Lock()
+		aborted := s.aborted
+		s.mu.Unlock()
 		if aborted {
-			c.refuse(net.ErrClosed)
+			s.refuse(net.ErrClosed)
 			return
 		}
-		ep, err := c.req.CreateEndpoint(&c.queue)
+		ep, err := s.req.CreateEndpoint(&s.queue)
 		if err != nil {
-			c.refuse(errNoHandshake)
+			s.refuse(errNoHandshake)
 			return
 		}
-		c.req.Complete(false)
-		c.established(ep)
+		s.req.Complete(false)
+		s.established(ep)
 	})
-	<-c.ready
-	return c.err
+	<-s.ready
+	return s.err
 }
 
 // refuse answers the SYN with a reset. Callers are in answer.
-func (c *stream) refuse(why error) {
-	c.err = why
-	c.req.Complete(true)
+func (s *stream) refuse(why error) {
+	s.err = why
+	s.req.Complete(true)
 }
 
 // connected tells whether there is a connection. If the SYN was not answered yet, connected refuses
 // it.
-func (c *stream) connected() bool {
-	c.answer.Do(func() {
-		defer close(c.ready)
-		c.refuse(net.ErrClosed)
+func (s *stream) connected() bool {
+	s.answer.Do(func() {
+		defer close(s.ready)
+		s.refuse(net.ErrClosed)
 	})
-	<-c.ready
-	return c.conn != nil
+	<-s.ready
+	return s.conn != nil
 }
 
 // established sets buffers, keep-alive, which notices guests that vanish, and the deadlines that
 // were set before. It resets the connection if reset was called meanwhile.
-func (c *stream) established(ep tcpip.Endpoint) {
+func (s *stream) established(ep tcpip.Endpoint) {
 	options := ep.SocketOptions()
-	options.SetSendBufferSize(int64(c.share), true)
-	options.SetReceiveBufferSize(int64(c.share), true)
+	options.SetSendBufferSize(int64(s.share), true)
+	options.SetReceiveBufferSize(int64(s.share), true)
 	options.SetKeepAlive(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ep, c.conn = ep, gonet.NewTCPConn(&c.queue, ep)
-	_ = c.conn.SetReadDeadline(c.read)
-	_ = c.conn.SetWriteDeadline(c.write)
-	if c.aborted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ep, s.conn = ep, gonet.NewTCPConn(&s.queue, ep)
+	_ = s.conn.SetReadDeadline(s.read)
+	_ = s.conn.SetWriteDeadline(s.write)
+	if s.aborted {
 		ep.Abort()
 	}
 }
@@ -102,28 +102,28 @@ func (c *stream) established(ep tcpip.Endpoint) {
 // finish ends the connection after the handler has returned err. With an error it refuses or resets
 // the connection. Without one it closes it, and waits until the guest has read everything, until
 // done is closed, or for linger. It is called once.
-func (c *stream) finish(err error, done <-chan struct{}) {
-	if !c.connected() {
+func (s *stream) finish(err error, done <-chan struct{}) {
+	if !s.connected() {
 		return
 	}
 	if err == nil {
-		_ = c.conn.Close()
-		if c.drain(done) {
+		_ = s.conn.Close()
+		if s.drain(done) {
 			return
 		}
 	}
-	c.ep.Abort()
+	s.ep.Abort()
 }
 
 // drain waits until the guest has read everything and closed its side, and tells whether it has. It
 // waits no longer than linger, since the connection keeps its slot. It polls, less and less often,
 // as gVisor does not notify of changes of the state. TIME-WAIT counts as closed: it passes by
 // itself.
-func (c *stream) drain(done <-chan struct{}) bool {
+func (s *stream) drain(done <-chan struct{}) bool {
 	const maxWait = 250 * time.Millisecond
 	end := time.Now().Add(linger)
 	for wait := time.Millisecond; time.Now().Before(end); wait = min(2*wait, maxWait) {
-		switch tcp.EndpointState(c.ep.State()) {
+		switch tcp.EndpointState(s.ep.State()) {
 		case tcp.StateClose, tcp.StateError, tcp.StateTimeWait:
 			return true
 		}
@@ -137,80 +137,80 @@ func (c *stream) drain(done <-chan struct{}) bool {
 }
 
 // reset resets the connection. If the SYN was not answered yet, it will be refused.
-func (c *stream) reset() {
-	c.mu.Lock()
-	c.aborted = true
-	ep := c.ep
-	c.mu.Unlock()
+func (s *stream) reset() {
+	s.mu.Lock()
+	s.aborted = true
+	ep := s.ep
+	s.mu.Unlock()
 	if ep != nil {
 		ep.Abort()
 	}
 }
 
 // Read answers the SYN, if that was not done, and reads what the guest sent.
-func (c *stream) Read(p []byte) (int, error) {
-	if err := c.establish(); err != nil {
-		return 0, c.opError("read", err)
+func (s *stream) Read(p []byte) (int, error) {
+	if err := s.establish(); err != nil {
+		return 0, s.opError("read", err)
 	}
-	return c.conn.Read(p)
+	return s.conn.Read(p)
 }
 
 // Write answers the SYN, if that was not done, and sends.
-func (c *stream) Write(p []byte) (int, error) {
-	if err := c.establish(); err != nil {
-		return 0, c.opError("write", err)
+func (s *stream) Write(p []byte) (int, error) {
+	if err := s.establish(); err != nil {
+		return 0, s.opError("write", err)
 	}
-	return c.conn.Write(p)
+	return s.conn.Write(p)
 }
 
-func (c *stream) CloseWrite() error {
-	if err := c.establish(); err != nil {
-		return c.opError("close", err)
+func (s *stream) CloseWrite() error {
+	if err := s.establish(); err != nil {
+		return s.opError("close", err)
 	}
-	return c.conn.CloseWrite()
+	return s.conn.CloseWrite()
 }
 
 // Close ends the connection for all its users. finish does the rest when the handler has returned.
-func (c *stream) Close() error {
-	if !c.connected() {
+func (s *stream) Close() error {
+	if !s.connected() {
 		return nil
 	}
-	return c.conn.Close()
+	return s.conn.Close()
 }
 
 // opError makes an error like those of package net.
-func (c *stream) opError(op string, err error) error {
-	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+func (s *stream) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: err}
 }
 
 // LocalAddr is the address that the guest connected to, RemoteAddr the guest's.
-func (c *stream) LocalAddr() net.Addr  { return tcpAddr(c.id.LocalAddress, c.id.LocalPort) }
-func (c *stream) RemoteAddr() net.Addr { return tcpAddr(c.id.RemoteAddress, c.id.RemotePort) }
+func (s *stream) LocalAddr() net.Addr  { return tcpAddr(s.id.LocalAddress, s.id.LocalPort) }
+func (s *stream) RemoteAddr() net.Addr { return tcpAddr(s.id.RemoteAddress, s.id.RemotePort) }
 
 func tcpAddr(a tcpip.Address, port uint16) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(a.As4()), port))
 }
 
 // SetReadDeadline may be called before the SYN is answered. It does not bound the answer itself.
-func (c *stream) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.read = t; c.conn != nil {
-		return c.conn.SetReadDeadline(t)
+func (s *stream) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.read = t; s.conn != nil {
+		return s.conn.SetReadDeadline(t)
 	}
 	return nil
 }
 
 // SetWriteDeadline is SetReadDeadline for writes.
-func (c *stream) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.write = t; c.conn != nil {
-		return c.conn.SetWriteDeadline(t)
+func (s *stream) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.write = t; s.conn != nil {
+		return s.conn.SetWriteDeadline(t)
 	}
 	return nil
 }
 
-func (c *stream) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+func (s *stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }

@@ -55,43 +55,43 @@ func (s *Stack) tune() error {
 }
 
 // init makes gVisor pass every new connection to begin.
-func (t *streams) init(s *Stack, limit int) {
-	t.Stack = s
-	t.slots.init(limit, &s.work)
+func (st *streams) init(s *Stack, limit int) {
+	st.Stack = s
+	st.slots.init(limit, &s.work)
 	// begin refuses connections beyond the limit. Beyond twice the limit the forwarder drops them.
-	f := tcp.NewForwarder(s.tcpip, maxBuffer, 2*limit, t.begin)
+	f := tcp.NewForwarder(s.tcpip, maxBuffer, 2*limit, st.begin)
 	s.tcpip.SetTransportProtocolHandler(tcp.ProtocolNumber, f.HandlePacket)
 }
 
 // begin is called for each SYN, in a goroutine that lives as long as the connection. The handler's
 // error decides how the connection ends.
-func (t *streams) begin(r *tcp.ForwarderRequest) {
-	d := t.destination("tcp", r.ID())
+func (st *streams) begin(r *tcp.ForwarderRequest) {
+	d := st.destination("tcp", r.ID())
 	c := newStream(r)
-	n := t.acquire(c, c.reset)
+	n := st.acquire(c, c.reset)
 	if n == 0 {
-		t.attempts.add(KindLimit, func() string {
-			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, t.limit)
+		st.attempts.add(KindLimit, func() string {
+			return fmt.Sprintf("a connection to %s beyond the limit of %d", d.Addr, st.limit)
 		})
 		r.Complete(true)
 		return
 	}
-	defer t.release(c)
+	defer st.release(c)
 	// Connections that are open already keep their buffers, so the budget may be exceeded.
 	c.share = min(max(bufferBudget/n, minBuffer), maxBuffer)
-	c.finish(t.serve(d, c), t.ctx.Done())
+	c.finish(st.serve(d, c), st.ctx.Done())
 }
 
 // serve lets the handler decide about the connection and carry it. Connections to the gateway's
 // resolver are always accepted: the handler decides about each name.
-func (t *streams) serve(d Destination, c *stream) error {
+func (st *streams) serve(d Destination, c *stream) error {
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
-		return t.resolver.serveStream(t.ctx, c)
+		return st.resolver.serveStream(st.ctx, c)
 	}
-	if err := t.handler.Accept(t.ctx, d); err != nil {
+	if err := st.handler.Accept(st.ctx, d); err != nil {
 		return err
 	}
-	return t.handler.Stream(t.ctx, d, c)
+	return st.handler.Stream(st.ctx, d, c)
 }
 
 // destination returns where a packet goes. In id, as gVisor sees it, that is the local end.

@@ -37,49 +37,49 @@ const (
 )
 
 // init makes gVisor pass datagrams without an endpoint to packet.
-func (u *flows) init(s *Stack, limit int) {
-	u.Stack, u.queries = s, make(chan struct{}, maxQueries)
-	u.slots.init(limit, &s.work)
-	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, u.packet)
+func (fl *flows) init(s *Stack, limit int) {
+	fl.Stack, fl.queries = s, make(chan struct{}, maxQueries)
+	fl.slots.init(limit, &s.work)
+	s.tcpip.SetTransportProtocolHandler(transportudp.ProtocolNumber, fl.packet)
 }
 
 // packet gets a datagram that belongs to no open flow, in the goroutine that reads the link, so it
 // must not block. If it returns false, gVisor tells the guest that nobody listens. While the
 // handler decides about a flow, its first datagram is kept and further ones are dropped.
-func (u *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
-	d := u.destination("udp", id)
+func (fl *flows) packet(id stack.TransportEndpointID, p *stack.PacketBuffer) bool {
+	d := fl.destination("udp", id)
 	if d.Addr == netip.AddrPortFrom(protocol.GatewayAddr, dnsPort) {
-		u.query(id.RemotePort, p)
+		fl.query(id.RemotePort, p)
 		return true
 	}
-	if u.has(id) {
+	if fl.has(id) {
 		return true // dropped
 	}
-	if u.acquire(id, nil) == 0 {
-		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, u.limit) })
+	if fl.acquire(id, nil) == 0 {
+		fl.attempts.add(KindLimit, func() string { return fmt.Sprintf("a flow to %s beyond the limit of %d", d.Addr, fl.limit) })
 		return false
 	}
 	first := p.Clone()
 	go func() {
-		defer u.release(id)
+		defer fl.release(id)
 		defer first.DecRef()
-		u.serve(d, id, first)
+		fl.serve(d, id, first)
 	}()
 	return true
 }
 
 // serve lets the handler decide about the flow and carry it. It is the goroutine of the flow.
-func (u *flows) serve(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
-	if err := u.handler.Accept(u.ctx, d); err != nil {
-		u.send(unreachable(headers(first), header.ICMPv4PortUnreachable))
+func (fl *flows) serve(d Destination, id stack.TransportEndpointID, first *stack.PacketBuffer) {
+	if err := fl.handler.Accept(fl.ctx, d); err != nil {
+		fl.send(unreachable(headers(first), header.ICMPv4PortUnreachable))
 		return
 	}
-	f, err := u.endpoint(id, first)
+	f, err := fl.endpoint(id, first)
 	if err != nil {
 		return // the box tries again, or not
 	}
-	if u.onEnd(id, func() { _ = f.Close() }) {
-		_ = u.handler.Packets(u.ctx, d, f) // UDP cannot tell the guest how a flow ended
+	if fl.onEnd(id, func() { _ = f.Close() }) {
+		_ = fl.handler.Packets(fl.ctx, d, f) // UDP cannot tell the guest how a flow ended
 	}
 	_ = f.Close()
 }
@@ -92,9 +92,9 @@ func headers(p *stack.PacketBuffer) []byte {
 
 // endpoint makes gVisor's end of the flow, which has the first datagram to read. The caller closes
 // it.
-func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
+func (fl *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
 	var request *transportudp.ForwarderRequest
-	transportudp.NewForwarder(u.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)
+	transportudp.NewForwarder(fl.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)
 	f := &flow{}
 	ep, err := request.CreateEndpoint(&f.queue)
 	if err != nil {
@@ -108,18 +108,18 @@ func (u *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer
 }
 
 // query answers a datagram to the resolver, in one of at most maxQueries goroutines.
-func (u *flows) query(from uint16, p *stack.PacketBuffer) {
+func (fl *flows) query(from uint16, p *stack.PacketBuffer) {
 	select {
-	case u.queries <- struct{}{}:
+	case fl.queries <- struct{}{}:
 	default:
-		u.attempts.add(KindLimit, func() string { return fmt.Sprintf("more than %d DNS queries at once", maxQueries) })
+		fl.attempts.add(KindLimit, func() string { return fmt.Sprintf("more than %d DNS queries at once", maxQueries) })
 		return
 	}
 	message := p.Data().AsRange().ToSlice()
-	u.work.Go(func() {
-		defer func() { <-u.queries }()
-		if answer := u.resolver.answer(u.ctx, message); answer != nil {
-			u.send(udp(dnsPort, from, guestIP, answer))
+	fl.work.Go(func() {
+		defer func() { <-fl.queries }()
+		if answer := fl.resolver.answer(fl.ctx, message); answer != nil {
+			fl.send(udp(dnsPort, from, guestIP, answer))
 		}
 	})
 }

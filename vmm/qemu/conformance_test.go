@@ -100,13 +100,13 @@ func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
 }
 
 // Put makes what it wrote durable: freezing and thawing writes everything.
-func (g *agentGuest) Put(ctx context.Context, p vmmtest.Storage, name string, data []byte) error {
-	return errors.Join(g.Guest.Put(ctx, p, name, data), g.Freeze(ctx), g.Thaw(ctx))
+func (a *agentGuest) Put(ctx context.Context, p vmmtest.Storage, name string, data []byte) error {
+	return errors.Join(a.Guest.Put(ctx, p, name, data), a.Freeze(ctx), a.Thaw(ctx))
 }
 
 // PowerOff asks the kernel, as root: the image has no program that would.
-func (g *agentGuest) PowerOff(context.Context) error {
-	session, err := g.SSH().NewSession()
+func (a *agentGuest) PowerOff(context.Context) error {
+	session, err := a.SSH().NewSession()
 	if err != nil {
 		return err
 	}

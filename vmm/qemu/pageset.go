@@ -79,21 +79,21 @@ type pageIndex struct {
 }
 
 // has reports whether the set holds the page at off, a multiple of pageSize.
-func (x *pageIndex) has(off int64) bool {
+func (p *pageIndex) has(off int64) bool {
 	base := off &^ (regionSize - 1)
-	i := sort.Search(len(x.Regions), func(i int) bool { return x.Regions[i].Offset >= base })
-	return i < len(x.Regions) && x.Regions[i].Offset == base && x.Regions[i].Pages.has(int(off-base)/pageSize)
+	i := sort.Search(len(p.Regions), func(i int) bool { return p.Regions[i].Offset >= base })
+	return i < len(p.Regions) && p.Regions[i].Offset == base && p.Regions[i].Pages.has(int(off-base)/pageSize)
 }
 
 // encode is the bytes of X.index, the same for the same set.
-func (x *pageIndex) encode() []byte {
+func (p *pageIndex) encode() []byte {
 	var b bytes.Buffer
 	b.WriteString(indexMagic)
-	for _, v := range []int64{x.Space, x.Length, int64(len(x.Regions))} {
+	for _, v := range []int64{p.Space, p.Length, int64(len(p.Regions))} {
 		binary.Write(&b, binary.LittleEndian, v)
 	}
-	for i := range x.Regions {
-		binary.Write(&b, binary.LittleEndian, &x.Regions[i])
+	for i := range p.Regions {
+		binary.Write(&b, binary.LittleEndian, &p.Regions[i])
 	}
 	return b.Bytes()
 }
@@ -122,24 +122,24 @@ func decodeIndex(b []byte) (*pageIndex, error) {
 // check verifies what has, readPages and the sinks rely on: ascending aligned regions that hold
 // something, pages inside of the space, data inside of X.pages. As the lengths add up to the whole
 // file, a digest covers every byte.
-func (x *pageIndex) check() error {
+func (p *pageIndex) check() error {
 	last, total := int64(-1), int64(0)
-	for i := range x.Regions {
-		r := &x.Regions[i]
+	for i := range p.Regions {
+		r := &p.Regions[i]
 		n := r.length()
 		switch {
 		case r.Offset <= last || r.Offset%regionSize != 0 || n == 0:
 			return fmt.Errorf("page index: region %d is out of place", i)
-		case r.Data < 0 || r.Data%pageSize != 0 || n > x.Length || r.Data > x.Length-n:
+		case r.Data < 0 || r.Data%pageSize != 0 || n > p.Length || r.Data > p.Length-n:
 			return fmt.Errorf("page index: region %d lies outside its data", i)
 		}
-		if runs := r.Pages.runs(); r.Offset > x.Space-runs[len(runs)-1].off-runs[len(runs)-1].len {
+		if runs := r.Pages.runs(); r.Offset > p.Space-runs[len(runs)-1].off-runs[len(runs)-1].len {
 			return fmt.Errorf("page index: region %d lies outside its space", i)
 		}
 		last, total = r.Offset, total+n
 	}
-	if total != x.Length {
-		return fmt.Errorf("page index: %d bytes of pages, but %d of data", total, x.Length)
+	if total != p.Length {
+		return fmt.Errorf("page index: %d bytes of pages, but %d of data", total, p.Length)
 	}
 	return nil
 }

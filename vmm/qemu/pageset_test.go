@@ -146,10 +146,10 @@ type checkedSink struct {
 	space int64
 }
 
-func (s checkedSink) writePages(_ []byte, offset int64, pages *bitmap) error {
+func (c checkedSink) writePages(_ []byte, offset int64, pages *bitmap) error {
 	for _, run := range pages.runs() {
-		if offset < 0 || offset+run.off+run.len > s.space {
-			s.t.Errorf("pages at %#x+%#x lie outside a space of %#x", offset, run.off, s.space)
+		if offset < 0 || offset+run.off+run.len > c.space {
+			c.t.Errorf("pages at %#x+%#x lie outside a space of %#x", offset, run.off, c.space)
 		}
 	}
 	return nil

@@ -140,9 +140,9 @@ func eachRegion(ctx context.Context, n int, work func(i int, buf []byte) error) 
 type fileSpace struct{ f *os.File }
 
 // readPages implements pageSource; holes read as zeros.
-func (s fileSpace) readPages(dst []byte, offset int64, pages *bitmap) error {
+func (fs fileSpace) readPages(dst []byte, offset int64, pages *bitmap) error {
 	for _, run := range pages.runs() {
-		if _, err := s.f.ReadAt(dst[:run.len], offset+run.off); err != nil {
+		if _, err := fs.f.ReadAt(dst[:run.len], offset+run.off); err != nil {
 			return err
 		}
 		dst = dst[run.len:]
@@ -150,9 +150,9 @@ func (s fileSpace) readPages(dst []byte, offset int64, pages *bitmap) error {
 	return nil
 }
 
-func (s fileSpace) writePages(src []byte, offset int64, pages *bitmap) error {
+func (fs fileSpace) writePages(src []byte, offset int64, pages *bitmap) error {
 	for _, run := range pages.runs() {
-		if _, err := s.f.WriteAt(src[:run.len], offset+run.off); err != nil {
+		if _, err := fs.f.WriteAt(src[:run.len], offset+run.off); err != nil {
 			return err
 		}
 		src = src[run.len:]

@@ -60,46 +60,46 @@ func withhold(image io.ReaderAt, size, from, to int64) *withheldImage {
 	return &withheldImage{ReaderAt: image, size: size, from: from, to: to, released: make(chan struct{}), asked: make(chan struct{}, 1)}
 }
 
-func (s *withheldImage) Size() int64 { return s.size }
+func (w *withheldImage) Size() int64 { return w.size }
 
-func (s *withheldImage) ReadBlocks(ctx context.Context, p []byte, off int64) error {
-	if off < s.to && off+int64(len(p)) > s.from {
+func (w *withheldImage) ReadBlocks(ctx context.Context, p []byte, off int64) error {
+	if off < w.to && off+int64(len(p)) > w.from {
 		select {
-		case s.asked <- struct{}{}:
+		case w.asked <- struct{}{}:
 		default: // somebody was told
 		}
 		select {
-		case <-s.released:
+		case <-w.released:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	if _, err := s.ReadAt(p, off); err != nil {
+	if _, err := w.ReadAt(p, off); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fail
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fail
 }
 
-func (s *withheldImage) fails(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
+func (w *withheldImage) fails(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = err
 }
 
-func (s *withheldImage) expect(off int64, n int) []byte {
+func (w *withheldImage) expect(off int64, n int) []byte {
 	p := make([]byte, n)
-	s.ReadAt(p, off)
+	w.ReadAt(p, off)
 	return p
 }
 
-func (s *withheldImage) check(t *testing.T, read ReadBlocks, off int64, n int) {
+func (w *withheldImage) check(t *testing.T, read ReadBlocks, off int64, n int) {
 	t.Helper()
 	p := make([]byte, n)
 	if err := read(p, off); err != nil {
 		t.Errorf("%d bytes at %d: %v", n, off, err)
-	} else if !bytes.Equal(p, s.expect(off, n)) {
+	} else if !bytes.Equal(p, w.expect(off, n)) {
 		t.Errorf("%d bytes at %d are others", n, off)
 	}
 }
@@ -128,10 +128,10 @@ func testBytes(t *testing.T, serve serveBlocks) {
 	wg.Wait()
 }
 
-func (s *withheldImage) begin(read ReadBlocks) (p []byte, done chan error) {
+func (w *withheldImage) begin(read ReadBlocks) (p []byte, done chan error) {
 	p, done = make([]byte, 1000), make(chan error, 1)
 	go func() { done <- read(p, withheldFrom+500) }()
-	<-s.asked
+	<-w.asked
 	return p, done
 }
 

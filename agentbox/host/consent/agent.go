@@ -14,12 +14,12 @@ import (
 // Agent finds the profile of an agent for boxes of a checkout. Each line of a profile that the
 // repository brings has to be approved, again after any change. Conflict for one that waits for
 // approval; NotFound for an unknown name.
-func (d Approvals) Agent(ctx context.Context, root string, at config.Place, name string, environ []string) (agents.Profile, error) {
-	profile, err := d.profiles(root).Find(name)
+func (a Approvals) Agent(ctx context.Context, root string, at config.Place, name string, environ []string) (agents.Profile, error) {
+	profile, err := a.profiles(root).Find(name)
 	if err != nil || profile.Origin != agents.Repository {
 		return profile, err
 	}
-	review, err := d.ReviewDirectory(ctx, root, at, environ)
+	review, err := a.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {
 		return profile, err
 	}
@@ -35,6 +35,6 @@ func (d Approvals) Agent(ctx context.Context, root string, at config.Place, name
 
 // profiles are the agents that boxes of a checkout may have: built in, the user's, the
 // repository's.
-func (d Approvals) profiles(root string) agents.Dirs {
-	return agents.Dirs{User: d.Agents, Repository: root}
+func (a Approvals) profiles(root string) agents.Dirs {
+	return agents.Dirs{User: a.Agents, Repository: root}
 }

@@ -55,29 +55,29 @@ type Approvals struct {
 // Review compares what the repository at root asks for with what is approved for its project. The
 // flags of the command line are applied to cfg already; what they ask for is the user's wish and
 // needs no approval.
-func (d Approvals) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
+func (a Approvals) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
 	p, err := project.Identify(root)
 	if err != nil {
 		return project.Review{}, err
 	}
-	asks := d.listAsks(ctx, root, cfg, asked)
+	asks := a.listAsks(ctx, root, cfg, asked)
 	pin := pinOf(root, cfg)
-	if other, err := d.Store.NewPin(p, pin); err != nil {
+	if other, err := a.Store.NewPin(p, pin); err != nil {
 		return project.Review{}, err
 	} else if other {
 		asks = append(asks, project.Ask{What: askPin, Which: cfg.Image + " " + pin})
 	}
-	for _, profile := range d.profiles(root).RepositoryProfiles() {
+	for _, profile := range a.profiles(root).RepositoryProfiles() {
 		for _, line := range profile.Asks() {
 			asks = append(asks, project.Ask{What: askAgent, Which: line})
 		}
 	}
-	return d.Store.Review(p, root, cfg.Policy, asks)
+	return a.Store.Review(p, root, cfg.Policy, asks)
 }
 
 // ReviewDirectory is Review for callers without flags: it loads the configuration of a place in the
 // checkout.
-func (d Approvals) ReviewDirectory(ctx context.Context, root string, at config.Place, environ []string) (project.Review, error) {
+func (a Approvals) ReviewDirectory(ctx context.Context, root string, at config.Place, environ []string) (project.Review, error) {
 	cfg, err := config.LoadAt(ctx, at)
 	if err != nil {
 		return project.Review{}, err
@@ -86,21 +86,21 @@ func (d Approvals) ReviewDirectory(ctx context.Context, root string, at config.P
 	if err := asked.Apply(cfg); err != nil {
 		return project.Review{}, err
 	}
-	return d.Review(ctx, root, cfg, asked)
+	return a.Review(ctx, root, cfg, asked)
 }
 
 // Ask is Review followed by Report.
-func (d Approvals) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
-	r, err := d.Review(ctx, root, cfg, asked)
+func (a Approvals) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
+	r, err := a.Review(ctx, root, cfg, asked)
 	if err != nil {
 		return r, err
 	}
-	return r, d.Report(r, progress)
+	return r, a.Report(r, progress)
 }
 
 // Report tells the user what waits for approval. It returns an error if something of this host
 // waits, before anything is made.
-func (d Approvals) Report(r project.Review, progress agentbox.Progress) error {
+func (a Approvals) Report(r project.Review, progress agentbox.Progress) error {
 	pending, host := r.Pending()
 	if !pending {
 		return nil
@@ -128,10 +128,10 @@ func describeAsk(what string) string {
 
 // listAsks lists what a configuration wants of this host beyond what every repository gets. An
 // image is listed only if it is not here, since one that was fetched with an approval may be used.
-func (d Approvals) listAsks(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) []project.Ask {
+func (a Approvals) listAsks(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) []project.Ask {
 	var asks []project.Ask
 	for _, inc := range cfg.Include {
-		real := d.resolveInclude(ctx, inc.From)
+		real := a.resolveInclude(ctx, inc.From)
 		if !insideCheckout(root, real) {
 			asks = append(asks, project.Ask{What: askInclude, Which: real})
 		}
@@ -140,11 +140,11 @@ func (d Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 		asks = append(asks, project.Ask{What: askKernel, Which: cfg.Kernel})
 	}
 	if asked.Image == "" {
-		if image.Privileged(cfg.Image) != "" || !d.HasBase(RecipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
+		if image.Privileged(cfg.Image) != "" || !a.HasBase(RecipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
 			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
 		}
 	}
-	if d.isWeaker(ctx, cfg, asked) {
+	if a.isWeaker(ctx, cfg, asked) {
 		asks = append(asks, project.Ask{What: askIsolation, Which: string(cfg.Isolation)})
 	}
 	for _, p := range cfg.Ports {
@@ -171,7 +171,7 @@ func pinOf(root string, cfg *config.Config) string {
 
 // RecordPin remembers the pin of an image that was made from the lock file, or for which we wrote
 // it. If the repository changes the pin later, that is an Ask.
-func (d Approvals) RecordPin(lockPath string, r image.Recipe) error {
+func (a Approvals) RecordPin(lockPath string, r image.Recipe) error {
 	p, err := project.Identify(filepath.Dir(lockPath))
 	if err != nil {
 		return err
@@ -180,22 +180,22 @@ func (d Approvals) RecordPin(lockPath string, r image.Recipe) error {
 	if err != nil {
 		return err
 	}
-	return d.Store.UsePin(p, lock.PinOf(r))
+	return a.Store.UsePin(p, lock.PinOf(r))
 }
 
 // isWeaker tells whether a repository asks for a kind of machine other than the strongest that is
 // fast here. A flag of the user's does not count.
-func (d Approvals) isWeaker(ctx context.Context, cfg *config.Config, asked flags.Flags) bool {
+func (a Approvals) isWeaker(ctx context.Context, cfg *config.Config, asked flags.Flags) bool {
 	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
 		return false
 	}
-	best, err := d.BestKind(ctx)
+	best, err := a.BestKind(ctx)
 	return err == nil && best != cfg.Isolation // on an error, making the box fails and says why
 }
 
 // resolveInclude is the path of an include on this host, after links and variables. A path that
 // does not exist stays as it is written.
-func (d Approvals) resolveInclude(ctx context.Context, from string) string {
+func (a Approvals) resolveInclude(ctx context.Context, from string) string {
 	real, err := image.Resolve(ctx, from)
 	if err != nil {
 		return from
@@ -217,7 +217,7 @@ func insideCheckout(root, real string) bool {
 // ApproveRecipe replaces the recipe's includes by the resolved paths that were reviewed and, where
 // needed, approved. They are marked Exact, so that the copier refuses a link that was put there
 // since.
-func (d Approvals) ApproveRecipe(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
+func (a Approvals) ApproveRecipe(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error) {
 	recipe.Private = slices.Contains(r.Proposed.Host, project.Ask{What: askImage, Which: recipe.Source})
 	for i, inc := range recipe.Include {
 		real, err := image.Resolve(ctx, inc.From)

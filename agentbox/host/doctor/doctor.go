@@ -37,15 +37,15 @@ type Doctor struct {
 
 // Run runs all checks. With req.Probe drivers probe the host again, which takes seconds. It
 // fetches the guest kernel if a box would need it.
-func (of Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
+func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	var d diagnosis
-	of.checkKinds(ctx, req, &d)
+	doc.checkKinds(ctx, req, &d)
 	if d.works(agentbox.MicroVM) {
-		dir, err := of.Kernel(ctx, "", progress)
+		dir, err := doc.Kernel(ctx, "", progress)
 		d.add("kernel", dir, err)
 		d.add("confinement", confinement(), nil)
 	}
-	d.add("lazy images", of.checkLazyImages(d.working), nil)
+	d.add("lazy images", doc.checkLazyImages(d.working), nil)
 	for _, p := range programs {
 		if p.kind != "" && !d.works(p.kind) {
 			continue
@@ -56,21 +56,21 @@ func (of Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agentb
 		}
 		d.add(p.name, path, err)
 	}
-	detail, err := of.checkSpace()
+	detail, err := doc.checkSpace()
 	d.add("disk", detail, err)
-	detail, err = of.checkMemory()
+	detail, err = doc.checkMemory()
 	d.add("memory", detail, err)
-	boxes, pool, unread := of.Boxes()
-	d.add("boxes", fmt.Sprintf("%s, %s in the pool, home %s", agentbox.PluralOf(boxes, "box", "boxes"), agentbox.Plural(pool, "machine"), of.Dir), unread)
+	boxes, pool, unread := doc.Boxes()
+	d.add("boxes", fmt.Sprintf("%s, %s in the pool, home %s", agentbox.PluralOf(boxes, "box", "boxes"), agentbox.Plural(pool, "machine"), doc.Dir), unread)
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 
 // checkLazyImages says which kinds of machine can start from a part of an image. The others fetch
 // all of it first.
-func (of Doctor) checkLazyImages(working []agentbox.Isolation) string {
+func (doc Doctor) checkLazyImages(working []agentbox.Isolation) string {
 	var out []string
 	for _, kind := range working {
-		driver, err := of.Chooser.Driver(kind)
+		driver, err := doc.Chooser.Driver(kind)
 		if err == nil {
 			err = images.ReadsBlocks(driver)
 		}
@@ -110,16 +110,16 @@ func Result(name, detail string, err error) api.Check {
 
 // checkKinds reports what a new box would get, and whether each kind works. A kind that does not
 // work is a failure only if a box would need it.
-func (of Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
+func (doc Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
 	facts, errs := map[agentbox.Isolation]vmm.Facts{}, map[agentbox.Isolation]error{}
 	for _, kind := range isolation.Kinds {
-		facts[kind], errs[kind] = of.Chooser.Probe(ctx, kind, req.Probe)
+		facts[kind], errs[kind] = doc.Chooser.Probe(ctx, kind, req.Probe)
 		if errs[kind] == nil {
 			d.working = append(d.working, kind)
 		}
 	}
 	w := isolation.PreferenceOf("", &config.Config{Isolation: agentbox.Auto}, []string{isolation.Env + "=" + string(req.Isolation)})
-	chosen, err := of.Chooser.Choose(ctx, w)
+	chosen, err := doc.Chooser.Choose(ctx, w)
 	d.add("isolation", "a new box is "+chosen.String(), err)
 	if i := slices.Index(d.working, chosen.Kind); i > 0 {
 		d.working = slices.Concat([]agentbox.Isolation{chosen.Kind}, d.working[:i], d.working[i+1:])
@@ -178,13 +178,13 @@ func confinement() string {
 const lowSpace = 2 << 30
 
 // checkSpace reports the free space on the disk of the home.
-func (of Doctor) checkSpace() (string, error) {
+func (doc Doctor) checkSpace() (string, error) {
 	var st syscall.Statfs_t
-	if err := syscall.Statfs(of.Dir, &st); err != nil {
+	if err := syscall.Statfs(doc.Dir, &st); err != nil {
 		return "", err
 	}
 	free := int64(st.Bavail) * st.Bsize
-	detail := fmt.Sprintf("%.1f GiB free in %s", float64(free)/(1<<30), of.Dir)
+	detail := fmt.Sprintf("%.1f GiB free in %s", float64(free)/(1<<30), doc.Dir)
 	if free < lowSpace {
 		return "", agentbox.Errorf(agentbox.NoSpace, "only %s", detail).WithHint("agentbox prune")
 	}
@@ -196,8 +196,8 @@ const lowMemory = 2 << 30
 
 // checkMemory reports the available memory and what the next box gets of it. It reports nothing if
 // the machine cannot be measured.
-func (of Doctor) checkMemory() (string, error) {
-	r, err := of.Resources()
+func (doc Doctor) checkMemory() (string, error) {
+	r, err := doc.Resources()
 	if err != nil {
 		return "", nil // no /proc on this system: nothing to tell
 	}

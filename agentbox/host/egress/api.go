@@ -19,9 +19,9 @@ import (
 
 // rootOf returns the checkout of a reference: that of the named box, else the one around the
 // directory; "" for a box without a checkout.
-func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
+func (ps *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 	if ref.Box != "" {
-		_, s, err := e.Boxes.Find(ctx, ref)
+		_, s, err := ps.Boxes.Find(ctx, ref)
 		return s.Root, err
 	}
 	repo, err := workspace.Describe(ctx, ref.Directory)
@@ -30,9 +30,9 @@ func (e *Policies) rootOf(ctx context.Context, ref api.BoxRef) (string, error) {
 
 // placesOf lists where the configuration of a reference may be, the one that is meant first: the
 // caller's directory, or what the box was made from. A digest decides between them.
-func (e *Policies) placesOf(ctx context.Context, ref api.PolicyRef, root string) []config.Place {
+func (ps *Policies) placesOf(ctx context.Context, ref api.PolicyRef, root string) []config.Place {
 	here := config.Place{Directory: ref.Directory, Devcontainer: ref.Devcontainer}
-	_, s, err := e.Boxes.Find(ctx, ref.BoxRef)
+	_, s, err := ps.Boxes.Find(ctx, ref.BoxRef)
 	if ref.Box != "" {
 		return []config.Place{s.At}
 	}
@@ -49,8 +49,8 @@ func (e *Policies) placesOf(ctx context.Context, ref api.PolicyRef, root string)
 }
 
 // projectOf returns the checkout of a reference, and its project.
-func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
-	root, err := e.rootOf(ctx, ref)
+func (ps *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
+	root, err := ps.rootOf(ctx, ref)
 	if err != nil {
 		return "", project.Project{}, err
 	}
@@ -60,41 +60,41 @@ func (e *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proje
 
 // scopeOfRef is the scope of the named box, else of the checkout. A box keeps the document that it
 // was made or later put under; a checkout has what is approved now.
-func (e *Policies) scopeOfRef(ctx context.Context, ref api.PolicyRef, root string) (Scope, error) {
+func (ps *Policies) scopeOfRef(ctx context.Context, ref api.PolicyRef, root string) (Scope, error) {
 	if ref.Box == "" {
-		return e.scopeAt(ctx, root, e.placesOf(ctx, ref, root)[0], ref.Environ)
+		return ps.scopeAt(ctx, root, ps.placesOf(ctx, ref, root)[0], ref.Environ)
 	}
-	_, s, err := e.Boxes.Find(ctx, ref.BoxRef)
+	_, s, err := ps.Boxes.Find(ctx, ref.BoxRef)
 	if err != nil {
 		return Scope{}, err
 	}
-	return e.ScopeOf(s), nil
+	return ps.ScopeOf(s), nil
 }
 
 // Show reports what is in force for a repository, and what waits for approval. With Refresh it asks
 // the machine's tools again where packages come from, and running boxes follow.
-func (e *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
-	root, err := e.rootOf(ctx, ref.BoxRef)
+func (ps *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
+	root, err := ps.rootOf(ctx, ref.BoxRef)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
 	if ref.Refresh {
-		if err := e.Registries.Forget(); err != nil {
+		if err := ps.Registries.Forget(); err != nil {
 			return api.PolicyReport{}, err
 		}
-		defer e.Notify(nil, progress)
+		defer ps.Notify(nil, progress)
 	}
-	return e.report(ctx, root, e.placesOf(ctx, ref, root)[0], ref.Environ)
+	return ps.report(ctx, root, ps.placesOf(ctx, ref, root)[0], ref.Environ)
 }
 
 // report is what is in force for a checkout, and what it asks for beyond that, with the digest to
 // approve.
-func (e *Policies) report(ctx context.Context, root string, at config.Place, environ []string) (api.PolicyReport, error) {
-	r, err := e.Review.ReviewDirectory(ctx, root, at, environ)
+func (ps *Policies) report(ctx context.Context, root string, at config.Place, environ []string) (api.PolicyReport, error) {
+	r, err := ps.Review.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	out, err := e.reportInForce(ctx, Scope{root, r.Project, r.InForce}, environ)
+	out, err := ps.reportInForce(ctx, Scope{root, r.Project, r.InForce}, environ)
 	if pending, _ := r.Pending(); err == nil && pending {
 		out.Plan, out.Digest = r.Plan, r.Digest
 	}
@@ -103,12 +103,12 @@ func (e *Policies) report(ctx context.Context, root string, at config.Place, env
 
 // scopeAt is the scope of the checkout at root now. A repository whose configuration cannot be read
 // has no rules of its own, and still those of its project.
-func (e *Policies) scopeAt(ctx context.Context, root string, at config.Place, environ []string) (Scope, error) {
+func (ps *Policies) scopeAt(ctx context.Context, root string, at config.Place, environ []string) (Scope, error) {
 	p, err := project.Identify(root)
 	if err != nil {
 		return Scope{}, err
 	}
-	r, err := e.Review.ReviewDirectory(ctx, root, at, environ)
+	r, err := ps.Review.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {
 		return Scope{Root: root, Project: p}, nil //nolint:nilerr // making a box fails for the same reason, and reports it
 	}
@@ -116,8 +116,8 @@ func (e *Policies) scopeAt(ctx context.Context, root string, at config.Place, en
 }
 
 // reportInForce is report without what the repository asks for.
-func (e *Policies) reportInForce(ctx context.Context, g Scope, environ []string) (api.PolicyReport, error) {
-	f, err := e.compose(ctx, g, environ)
+func (ps *Policies) reportInForce(ctx context.Context, g Scope, environ []string) (api.PolicyReport, error) {
+	f, err := ps.compose(ctx, g, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -131,12 +131,12 @@ func (e *Policies) reportInForce(ctx context.Context, g Scope, environ []string)
 // Approve approves what the repository asks for, if that still has the digest of the request;
 // Conflict otherwise. Boxes of the checkout's present branch are governed by it at once, those of
 // other branches from their next up or reset.
-func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
-	root, err := e.rootOf(ctx, req.BoxRef)
+func (ps *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress agentbox.Progress) (api.PolicyReport, error) {
+	root, err := ps.rootOf(ctx, req.BoxRef)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	r, err := e.reviewOf(ctx, req, root)
+	r, err := ps.reviewOf(ctx, req, root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
@@ -144,20 +144,20 @@ func (e *Policies) Approve(ctx context.Context, req api.ApproveRequest, progress
 		return api.PolicyReport{}, agentbox.Errorf(agentbox.Conflict, "%q is not the digest of what the repository asks for now", req.Digest).
 			WithHint("agentbox policy show shows what it asks for, and the digest")
 	}
-	if err := e.Store.Approve(r.Project, r.Proposed); err != nil {
+	if err := ps.Store.Approve(r.Project, r.Proposed); err != nil {
 		return api.PolicyReport{}, err
 	}
-	if err := e.setDocument(ctx, root, r.Digest); err != nil {
+	if err := ps.setDocument(ctx, root, r.Digest); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return e.changed(ctx, root, req.PolicyRef, progress)
+	return ps.changed(ctx, root, req.PolicyRef, progress)
 }
 
 // reviewOf is the review of the configuration whose digest a request names, of those that it may
 // mean; else of the one that it means.
-func (e *Policies) reviewOf(ctx context.Context, req api.ApproveRequest, root string) (first project.Review, err error) {
-	for i, at := range e.placesOf(ctx, req.PolicyRef, root) {
-		r, problem := e.Review.ReviewDirectory(ctx, root, at, req.Environ)
+func (ps *Policies) reviewOf(ctx context.Context, req api.ApproveRequest, root string) (first project.Review, err error) {
+	for i, at := range ps.placesOf(ctx, req.PolicyRef, root) {
+		r, problem := ps.Review.ReviewDirectory(ctx, root, at, req.Environ)
 		if problem == nil && r.Digest == req.Digest {
 			return r, nil
 		}
@@ -169,30 +169,30 @@ func (e *Policies) reviewOf(ctx context.Context, req api.ApproveRequest, root st
 }
 
 // setDocument makes a document govern the boxes of a checkout's present branch.
-func (e *Policies) setDocument(ctx context.Context, root, document string) error {
+func (ps *Policies) setDocument(ctx context.Context, root, document string) error {
 	repo, err := workspace.Describe(ctx, root)
 	if err != nil {
 		return err
 	}
-	return e.Boxes.SetApproved(root, repo.Branch, document)
+	return ps.Boxes.SetApproved(root, repo.Branch, document)
 }
 
 // changed applies a change to the running boxes of a checkout's project, or to all if root is "",
 // and reports. Mistakes in the repository's own policy are reported and do not stop a user's
 // change.
-func (e *Policies) changed(ctx context.Context, root string, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
+func (ps *Policies) changed(ctx context.Context, root string, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
 	if root == "" {
-		return api.PolicyReport{Boxes: e.Notify(nil, progress)}, nil
+		return api.PolicyReport{Boxes: ps.Notify(nil, progress)}, nil
 	}
 	p, err := project.Identify(root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	notified := e.Notify(func(g Scope) bool { return g.Project == p }, progress)
-	out, mistakes := e.report(ctx, root, e.placesOf(ctx, ref, root)[0], ref.Environ)
+	notified := ps.Notify(func(g Scope) bool { return g.Project == p }, progress)
+	out, mistakes := ps.report(ctx, root, ps.placesOf(ctx, ref, root)[0], ref.Environ)
 	if mistakes != nil {
 		var err error
-		if out, err = e.reportInForce(ctx, Scope{Root: root, Project: p}, ref.Environ); err != nil {
+		if out, err = ps.reportInForce(ctx, Scope{Root: root, Project: p}, ref.Environ); err != nil {
 			return api.PolicyReport{}, err
 		}
 		progress.Note("what the repository itself asks for cannot be read: " + mistakes.Error())
@@ -203,11 +203,11 @@ func (e *Policies) changed(ctx context.Context, root string, ref api.PolicyRef, 
 
 // Change changes the user's own rules; running boxes follow at once. A rule that would have no
 // effect is refused, since its user would rely on it.
-func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
+func (ps *Policies) Change(ctx context.Context, req api.ChangeRequest, progress agentbox.Progress) (api.PolicyReport, error) {
 	root, p := "", project.Project{}
 	if !req.Everywhere {
 		var err error
-		if root, p, err = e.projectOf(ctx, req.BoxRef); err != nil {
+		if root, p, err = ps.projectOf(ctx, req.BoxRef); err != nil {
 			return api.PolicyReport{}, err
 		}
 	}
@@ -223,10 +223,10 @@ func (e *Policies) Change(ctx context.Context, req api.ChangeRequest, progress a
 		}
 		rules = append(rules, r)
 	}
-	if err := e.Store.ChangeUser(p, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
+	if err := ps.Store.ChangeUser(p, func(f *policy.File) error { return change(f, req, rules) }); err != nil {
 		return api.PolicyReport{}, err
 	}
-	return e.changed(ctx, root, req.PolicyRef, progress)
+	return ps.changed(ctx, root, req.PolicyRef, progress)
 }
 
 // checkEffective returns the error for a new rule that would have no effect, because its targets
@@ -280,8 +280,8 @@ func change(f *policy.File, req api.ChangeRequest, rules []policy.Rule) error {
 
 // Check says what would happen to a flow, and why. The gateway's code decides, with the policy as
 // it would be composed now.
-func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.Progress) (api.CheckReport, error) {
-	root, err := e.rootOf(ctx, req.BoxRef)
+func (ps *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.Progress) (api.CheckReport, error) {
+	root, err := ps.rootOf(ctx, req.BoxRef)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
@@ -289,11 +289,11 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 	if err != nil {
 		return api.CheckReport{}, agentbox.Errorf(agentbox.Invalid, "%w", err).WithHint("agentbox policy check https://example.com/path, or example.com:22")
 	}
-	g, err := e.scopeOfRef(ctx, req.PolicyRef, root)
+	g, err := ps.scopeOfRef(ctx, req.PolicyRef, root)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
-	f, err := e.compose(ctx, g, req.Environ)
+	f, err := ps.compose(ctx, g, req.Environ)
 	if err != nil {
 		return api.CheckReport{}, err
 	}
@@ -307,15 +307,15 @@ func (e *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.P
 
 // AuditLog says where the log of a box is. For a box that is gone, an id or a prefix of it is
 // enough. Logs are kept for a month after their box (see prune).
-func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditLocation, error) {
-	id, _, err := e.Boxes.Find(ctx, ref)
+func (ps *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditLocation, error) {
+	id, _, err := ps.Boxes.Find(ctx, ref)
 	if err == nil {
-		return api.AuditLocation{Box: id.String(), Directory: e.Home.Audit(id)}, nil
+		return api.AuditLocation{Box: id.String(), Directory: ps.Home.Audit(id)}, nil
 	}
 	if agentbox.CodeOf(err) != agentbox.NotFound || len(ref.Box) < 2 {
 		return api.AuditLocation{}, err
 	}
-	entries, readErr := os.ReadDir(e.Home.AuditLogs())
+	entries, readErr := os.ReadDir(ps.Home.AuditLogs())
 	if readErr != nil && !os.IsNotExist(readErr) {
 		return api.AuditLocation{}, readErr
 	}
@@ -328,5 +328,5 @@ func (e *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Prog
 	if len(found) != 1 {
 		return api.AuditLocation{}, err
 	}
-	return api.AuditLocation{Box: found[0], Directory: filepath.Join(e.Home.AuditLogs(), found[0])}, nil
+	return api.AuditLocation{Box: found[0], Directory: filepath.Join(ps.Home.AuditLogs(), found[0])}, nil
 }

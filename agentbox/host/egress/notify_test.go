@@ -42,9 +42,9 @@ type runningBox struct {
 	runs bool
 }
 
-func (b runningBox) Name() string                        { return b.name }
-func (b runningBox) Subject() Subject                    { return Subject{} }
-func (b runningBox) Apply(context.Context) error         { return nil }
-func (b runningBox) IsRunning() bool                     { return b.runs }
-func (b runningBox) AuditLogFailed(context.Context) bool { return false }
-func (b runningBox) Stop() error                         { return nil }
+func (r runningBox) Name() string                        { return r.name }
+func (r runningBox) Subject() Subject                    { return Subject{} }
+func (r runningBox) Apply(context.Context) error         { return nil }
+func (r runningBox) IsRunning() bool                     { return r.runs }
+func (r runningBox) AuditLogFailed(context.Context) bool { return false }
+func (r runningBox) Stop() error                         { return nil }

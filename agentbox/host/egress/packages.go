@@ -12,11 +12,11 @@ import (
 // Packages makes tools in a box use this machine's package registries: variables, and files for
 // apt. The policy decides whether they may reach them. suite is the release of an apt: image, ""
 // for any other. Nothing here is fatal: without it, tools try the public registries.
-func (e *Policies) Packages(ctx context.Context, suite string) (env, files map[string]string) {
+func (ps *Policies) Packages(ctx context.Context, suite string) (env, files map[string]string) {
 	environ := os.Environ()
-	found, err := e.Registries.Known(ctx, environ, nil)
+	found, err := ps.Registries.Known(ctx, environ, nil)
 	if err != nil {
-		e.Log.Warn("cannot tell a box where this machine takes packages from", "error", err)
+		ps.Log.Warn("cannot tell a box where this machine takes packages from", "error", err)
 		return map[string]string{}, nil
 	}
 	env, files = registries.Variables(found), map[string]string{}

@@ -109,9 +109,9 @@ func New(cfg Config) *Policies {
 }
 
 // Close waits for the goroutines of Policies.
-func (e *Policies) Close() {
-	e.cancel()
-	e.running.Wait()
+func (ps *Policies) Close() {
+	ps.cancel()
+	ps.running.Wait()
 }
 
 // composed is a composed policy, with its secrets as they were set.
@@ -129,7 +129,7 @@ type Scope struct {
 }
 
 // ScopeOf is the scope of a box. A box stays with its project when its checkout is gone.
-func (e *Policies) ScopeOf(s Subject) Scope {
+func (ps *Policies) ScopeOf(s Subject) Scope {
 	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document}
 	if g.Root == "" { // a clean box that installs tools
 		return g
@@ -146,16 +146,16 @@ func (e *Policies) ScopeOf(s Subject) Scope {
 // compose composes the policy of a scope. It reads all files anew each time, so the policy is never
 // out of date. environ is the caller's environment; nil means the daemon's. If any file cannot be
 // read, there is no policy, and the error names each such file.
-func (e *Policies) compose(ctx context.Context, g Scope, environ []string) (composed, error) {
-	organisation, organisationErr := e.Store.Organisation()
-	ofProject, projectErr := e.Store.User(g.Project)
-	ofAll, allErr := e.Store.User(project.Project{})
-	approved, approvedErr := e.Store.InForce(g.Project, g.Document)
-	secrets, secretsErr := e.Store.SecretsFor(g.Project)
+func (ps *Policies) compose(ctx context.Context, g Scope, environ []string) (composed, error) {
+	organisation, organisationErr := ps.Store.Organisation()
+	ofProject, projectErr := ps.Store.User(g.Project)
+	ofAll, allErr := ps.Store.User(project.Project{})
+	approved, approvedErr := ps.Store.InForce(g.Project, g.Document)
+	secrets, secretsErr := ps.Store.SecretsFor(g.Project)
 	if err := errors.Join(organisationErr, projectErr, allErr, approvedErr, secretsErr); err != nil {
 		return composed{}, err
 	}
-	machine, err := e.machineLayer(ctx, g.Root, environ)
+	machine, err := ps.machineLayer(ctx, g.Root, environ)
 	if err != nil {
 		return composed{}, err
 	}
@@ -172,18 +172,18 @@ func (e *Policies) compose(ctx context.Context, g Scope, environ []string) (comp
 // machineLayer is what the preset balanced adds: the machine's registries and the checkout's code
 // hosts. Registries are cached. An old cache is used at once and refreshed in the background, which
 // notifies boxes of changes.
-func (e *Policies) machineLayer(ctx context.Context, root string, environ []string) (policy.Layer, error) {
+func (ps *Policies) machineLayer(ctx context.Context, root string, environ []string) (policy.Layer, error) {
 	if environ == nil {
 		environ = os.Environ()
 	}
-	found, err := e.Registries.Known(ctx, environ, func(refresh func(context.Context) (bool, error)) {
-		e.running.Go(func() {
-			changed, err := refresh(e.ctx)
+	found, err := ps.Registries.Known(ctx, environ, func(refresh func(context.Context) (bool, error)) {
+		ps.running.Go(func() {
+			changed, err := refresh(ps.ctx)
 			if err != nil {
-				e.Log.Warn("cannot look up the registries of this machine", "error", err)
+				ps.Log.Warn("cannot look up the registries of this machine", "error", err)
 			}
 			if changed {
-				e.Notify(nil, nil)
+				ps.Notify(nil, nil)
 			}
 		})
 	})
@@ -198,21 +198,21 @@ func (e *Policies) machineLayer(ctx context.Context, root string, environ []stri
 
 // Enforce puts the present policy of a box in force in its machine. If it fails, the machine keeps
 // its policy; a fresh machine has none, and nothing leaves it.
-func (e *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
-	return m.ApplyPolicy(ctx, func() (api.PolicyInForce, error) { return e.inForce(ctx, s) })
+func (ps *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
+	return m.ApplyPolicy(ctx, func() (api.PolicyInForce, error) { return ps.inForce(ctx, s) })
 }
 
 // inForce is the policy of a box for its supervisor: the composed policy with the box's
 // placeholders, the sources of secrets, and the limits, with rates if cost is limited.
-func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, error) {
+func (ps *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, error) {
 	if s.Limits.Cost > 0 {
-		rates, err := cost.Load(e.Home.Rates())
+		rates, err := cost.Load(ps.Home.Rates())
 		if err != nil {
 			return api.PolicyInForce{}, err
 		}
 		s.Limits.Rates = rates
 	}
-	f, err := e.compose(ctx, e.ScopeOf(s), nil)
+	f, err := ps.compose(ctx, ps.ScopeOf(s), nil)
 	if err != nil {
 		return api.PolicyInForce{}, err
 	}
@@ -221,7 +221,7 @@ func (e *Policies) inForce(ctx context.Context, s Subject) (api.PolicyInForce, e
 		req.Spec.Secrets[i].Placeholder = placeholder(s.Seed, secret.Name)
 		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host()}
 	}
-	req.Env = e.variables(f.secrets)
+	req.Env = ps.variables(f.secrets)
 	return req, nil
 }
 
@@ -235,8 +235,8 @@ func placeholder(seed, name string) string {
 }
 
 // Placeholders are the variables in a box's environment that stand for secrets.
-func (e *Policies) Placeholders(s Subject) map[string]string {
-	list, err := e.Store.SecretsFor(e.ScopeOf(s).Project)
+func (ps *Policies) Placeholders(s Subject) map[string]string {
+	list, err := ps.Store.SecretsFor(ps.ScopeOf(s).Project)
 	if err != nil {
 		return nil // applying the policy fails for the same reason, and reports it
 	}
@@ -249,17 +249,17 @@ func (e *Policies) Placeholders(s Subject) map[string]string {
 
 // RememberEnv keeps, in memory, the caller's variables that secrets name. The daemon's own
 // environment is that of its first caller.
-func (e *Policies) RememberEnv(environ []string) error {
-	list, err := e.Store.Secrets()
+func (ps *Policies) RememberEnv(environ []string) error {
+	list, err := ps.Store.Secrets()
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	for _, s := range list {
 		for _, kv := range environ {
 			if v, ok := strings.CutPrefix(kv, s.From.Target+"="); ok && s.From.Kind == secrets.Env {
-				e.env[s.From.Target] = v
+				ps.env[s.From.Target] = v
 			}
 		}
 	}
@@ -267,12 +267,12 @@ func (e *Policies) RememberEnv(environ []string) error {
 }
 
 // variables are those that the secrets name, as far as they are known.
-func (e *Policies) variables(list []project.Secret) map[string]string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (ps *Policies) variables(list []project.Secret) map[string]string {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	env := map[string]string{}
 	for _, s := range list {
-		if v, ok := e.env[s.From.Target]; ok && s.From.Kind == secrets.Env {
+		if v, ok := ps.env[s.From.Target]; ok && s.From.Kind == secrets.Env {
 			env[s.From.Target] = v
 		}
 	}
@@ -289,21 +289,21 @@ const notifyTimeout = time.Minute
 //
 // A box that cannot apply its policy is stopped, since it would run under rules that were revoked.
 // Only a box that reaches nothing, because its log cannot be written, is left alone.
-func (e *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress) []string {
+func (ps *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress) []string {
 	var notified []string
-	for _, b := range e.Boxes.Running() {
-		if concerned != nil && !concerned(e.ScopeOf(b.Subject())) {
+	for _, b := range ps.Boxes.Running() {
+		if concerned != nil && !concerned(ps.ScopeOf(b.Subject())) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(e.ctx, notifyTimeout)
+		ctx, cancel := context.WithTimeout(ps.ctx, notifyTimeout)
 		err := b.Apply(ctx)
 		cancel()
 		switch {
 		case !b.IsRunning(): // its machine has ended meanwhile
 		case err == nil:
 			notified = append(notified, b.Name())
-		case e.ctx.Err() == nil: // else the daemon ends
-			e.stopUnnotified(b, err, progress)
+		case ps.ctx.Err() == nil: // else the daemon ends
+			ps.stopUnnotified(b, err, progress)
 		}
 	}
 	slices.Sort(notified)
@@ -312,14 +312,14 @@ func (e *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress
 
 // stopUnnotified stops a running box whose policy cannot be changed, unless nothing leaves it
 // anyway.
-func (e *Policies) stopUnnotified(b Box, why error, progress agentbox.Progress) {
-	if b.AuditLogFailed(e.ctx) {
+func (ps *Policies) stopUnnotified(b Box, why error, progress agentbox.Progress) {
+	if b.AuditLogFailed(ps.ctx) {
 		progress.NoteProblem(b.Name(), agentbox.Problem{Kind: agentbox.ProblemAuditLog})
 		return
 	}
-	e.Log.Error("cannot change the policy of a running box, so it is stopped", "box", b.Name(), "error", why)
+	ps.Log.Error("cannot change the policy of a running box, so it is stopped", "box", b.Name(), "error", why)
 	progress.Note("box " + b.Name() + ": its policy cannot be changed, so it is stopped: " + why.Error())
 	if err := b.Stop(); err != nil {
-		e.Log.Error("cannot stop a box", "box", b.Name(), "error", err)
+		ps.Log.Error("cannot stop a box", "box", b.Name(), "error", err)
 	}
 }

@@ -14,10 +14,10 @@ import (
 // written to the system's keyring and nowhere else; Missing, with alternatives, if there is no
 // keyring. Running boxes may use the secret at once, and see its placeholder from their next
 // command on.
-func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
+func (ps *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
 	s := project.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
 	if !req.Everywhere {
-		_, p, err := e.projectOf(ctx, req.BoxRef)
+		_, p, err := ps.projectOf(ctx, req.BoxRef)
 		if err != nil {
 			return api.SecretInfo{}, err
 		}
@@ -34,33 +34,33 @@ func (e *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progres
 				WithHint("use another source: --from env:VARIABLE, file:PATH or command:LINE")
 		}
 	}
-	if err := e.Store.SetSecret(s); err != nil {
+	if err := ps.Store.SetSecret(s); err != nil {
 		return api.SecretInfo{}, err
 	}
-	if err := e.RememberEnv(req.Environ); err != nil {
+	if err := ps.RememberEnv(req.Environ); err != nil {
 		return api.SecretInfo{}, err
 	}
-	e.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
-	return e.describeSecret(ctx, s), nil
+	ps.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
+	return ps.describeSecret(ctx, s), nil
 }
 
 // ListSecrets lists the secrets of a repository's boxes, including those for all boxes, and whether
 // each has a value now. It reads files and the keyring for that, but runs no command.
-func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
-	_, p, err := e.projectOf(ctx, ref.BoxRef)
+func (ps *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.SecretInfo, error) {
+	_, p, err := ps.projectOf(ctx, ref.BoxRef)
 	if err != nil {
 		return nil, err
 	}
-	list, err := e.Store.SecretsFor(p)
+	list, err := ps.Store.SecretsFor(p)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.RememberEnv(ref.Environ); err != nil {
+	if err := ps.RememberEnv(ref.Environ); err != nil {
 		return nil, err
 	}
 	out := []api.SecretInfo{}
 	for _, s := range list {
-		out = append(out, e.describeSecret(ctx, s))
+		out = append(out, ps.describeSecret(ctx, s))
 	}
 	return out, nil
 }
@@ -68,16 +68,16 @@ func (e *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentbo
 // RemoveSecret removes a secret and its entry in the keyring; no running box can use it any more.
 // If the entry cannot be removed, the answer has a Problem and there is no error, since the secret
 // itself is gone.
-func (e *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
-	_, p, err := e.projectOf(ctx, ref.BoxRef)
+func (ps *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
+	_, p, err := ps.projectOf(ctx, ref.BoxRef)
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	s, err := e.Store.RemoveSecret(ref.Name, p)
+	s, err := ps.Store.RemoveSecret(ref.Name, p)
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	e.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
+	ps.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
 	out := secretInfo(s)
 	// An entry with a name of its own may belong to others.
 	if s.From.Kind == secrets.Keyring && s.From.Target == "" {
@@ -95,12 +95,12 @@ func secretInfo(s project.Secret) api.SecretInfo {
 
 // describeSecret also says why a secret has no value now. It reads and drops the value, but runs no
 // command.
-func (e *Policies) describeSecret(ctx context.Context, s project.Secret) api.SecretInfo {
+func (ps *Policies) describeSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Command {
 		return out
 	}
-	env := e.variables([]project.Secret{s})
+	env := ps.variables([]project.Secret{s})
 	_, err := s.From.Value(ctx, secrets.Purpose{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
 	if err != nil {
 		out.Problem = err.Error()

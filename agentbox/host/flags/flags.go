@@ -48,19 +48,19 @@ func New(req api.UpRequest, cfg *config.Config, agent agents.Profile) (o Flags, 
 }
 
 // Check applies the limits of configurations to the flags. Invalid, with the name of the flag.
-func (o Flags) Check() error {
-	if o.CPUs != 0 && (o.CPUs < agentbox.MinCPUs || o.CPUs > agentbox.MaxCPUs) {
-		return agentbox.Errorf(agentbox.Invalid, "--cpus %d is out of range: %d to %d", o.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs)
+func (f Flags) Check() error {
+	if f.CPUs != 0 && (f.CPUs < agentbox.MinCPUs || f.CPUs > agentbox.MaxCPUs) {
+		return agentbox.Errorf(agentbox.Invalid, "--cpus %d is out of range: %d to %d", f.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs)
 	}
-	if o.Memory == "" {
+	if f.Memory == "" {
 		return nil
 	}
-	memory, err := config.ParseSize(o.Memory)
+	memory, err := config.ParseSize(f.Memory)
 	if err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "--memory: %w", err)
 	}
 	if memory < agentbox.MinMemory || memory > agentbox.MaxMemory {
-		return agentbox.Errorf(agentbox.Invalid, "--memory %s is out of range: %s to %s", o.Memory,
+		return agentbox.Errorf(agentbox.Invalid, "--memory %s is out of range: %s to %s", f.Memory,
 			config.FormatSize(agentbox.MinMemory), config.FormatSize(agentbox.MaxMemory))
 	}
 	return nil
@@ -70,32 +70,32 @@ func (o Flags) Check() error {
 // packages, which were meant for the image it names; a repository without a configuration gets the
 // workstation's packages if the image is apt:. A variable that the caller does not have stays as it
 // is written, and copying the file fails with its name.
-func (o Flags) Apply(cfg *config.Config) (err error) {
-	if o.Image != "" {
-		cfg.Image, cfg.Packages = o.Image, nil
-		switch apt := strings.HasPrefix(o.Image, "apt:"); {
+func (f Flags) Apply(cfg *config.Config) (err error) {
+	if f.Image != "" {
+		cfg.Image, cfg.Packages = f.Image, nil
+		switch apt := strings.HasPrefix(f.Image, "apt:"); {
 		case !apt:
 			cfg.Toolchain = nil // only an image of the distribution takes more packages
 		case cfg.Path == "":
 			cfg.Packages = toolchain.Workstation
 		}
 	}
-	if o.CPUs > 0 {
-		cfg.CPUs = o.CPUs
+	if f.CPUs > 0 {
+		cfg.CPUs = f.CPUs
 	}
-	if o.Memory != "" {
-		if cfg.Memory, err = config.ParseSize(o.Memory); err != nil {
+	if f.Memory != "" {
+		if cfg.Memory, err = config.ParseSize(f.Memory); err != nil {
 			return agentbox.Errorf(agentbox.Invalid, "memory: %w", err)
 		}
 	}
 	// Tools can be installed in no other image.
-	if len(o.Tools) > 0 && strings.HasPrefix(cfg.Image, "apt:") {
-		cfg.Toolchain = append(slices.Clone(cfg.Toolchain), o.Tools...)
+	if len(f.Tools) > 0 && strings.HasPrefix(cfg.Image, "apt:") {
+		cfg.Toolchain = append(slices.Clone(cfg.Toolchain), f.Tools...)
 		cfg.Toolchain.Sort()
 	}
 	for i, include := range cfg.Include {
 		cfg.Include[i].From = os.Expand(include.From, func(name string) string {
-			if v, ok := o.Variables[name]; ok {
+			if v, ok := f.Variables[name]; ok {
 				return v
 			}
 			return "${" + name + "}" // copying it fails, and names it
@@ -126,32 +126,32 @@ func Variables(cfg *config.Config, environ []string) map[string]string {
 
 // With returns the flags of a box, overridden by those of a later command. Isolation is not
 // overridden, since a box keeps its kind.
-func (o Flags) With(later Flags) Flags {
+func (f Flags) With(later Flags) Flags {
 	if later.Image != "" {
-		o.Image = later.Image
+		f.Image = later.Image
 	}
 	if later.CPUs != 0 {
-		o.CPUs = later.CPUs
+		f.CPUs = later.CPUs
 	}
 	if later.Memory != "" {
-		o.Memory = later.Memory
+		f.Memory = later.Memory
 	}
 	if later.Devcontainer != "" {
-		o.Devcontainer = later.Devcontainer
+		f.Devcontainer = later.Devcontainer
 	}
 	if later.Agent != "" {
-		o.Agent, o.Tools = later.Agent, later.Tools
+		f.Agent, f.Tools = later.Agent, later.Tools
 	}
-	variables := maps.Clone(o.Variables)
+	variables := maps.Clone(f.Variables)
 	if variables == nil {
 		variables = map[string]string{}
 	}
 	maps.Copy(variables, later.Variables)
-	o.Variables = variables
-	return o
+	f.Variables = variables
+	return f
 }
 
 // Set tells which keys of the configuration the flags override, of those that a reset applies.
-func (o Flags) Set() map[string]bool {
-	return map[string]bool{"image": o.Image != "", "cpus": o.CPUs != 0, "memory": o.Memory != ""}
+func (f Flags) Set() map[string]bool {
+	return map[string]bool{"image": f.Image != "", "cpus": f.CPUs != 0, "memory": f.Memory != ""}
 }

@@ -21,12 +21,12 @@ type recorder struct {
 	says map[agentbox.Digest]error
 }
 
-func (o *recorder) Add(_ context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
+func (r *recorder) Add(_ context.Context, img image.Image, rate int64) (agentbox.Digest, error) {
 	if rate <= 0 {
 		return agentbox.Digest{}, errors.New("in a hurry")
 	}
-	o.kept = append(o.kept, img.Digest)
-	return img.Digest, o.says[img.Digest]
+	r.kept = append(r.kept, img.Digest)
+	return img.Digest, r.says[img.Digest]
 }
 
 func TestStoreImages(t *testing.T) {

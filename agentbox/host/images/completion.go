@@ -115,28 +115,28 @@ const (
 )
 
 // run fetches the blocks that a boot is known to read and then, when no box needs blocks, the rest.
-func (f *completion) run() {
-	ctx := f.ctx
-	f.persist(ctx, "get what a box reads first", func() error { return f.Prefetch(ctx, f.ReadFirst()) })
-	if !f.awaitIdle(ctx) {
+func (c *completion) run() {
+	ctx := c.ctx
+	c.persist(ctx, "get what a box reads first", func() error { return c.Prefetch(ctx, c.ReadFirst()) })
+	if !c.awaitIdle(ctx) {
 		return
 	}
-	f.persist(ctx, "get the rest", func() error { return f.Complete(ctx, nil) })
+	c.persist(ctx, "get the rest", func() error { return c.Complete(ctx, nil) })
 	if ctx.Err() != nil {
 		return
 	}
-	if err := f.finish(ctx); err != nil && ctx.Err() == nil {
-		f.images.Log.Error("a lazily fetched image cannot be added to the store", "image", f.img.Digest.Short(), "error", err)
+	if err := c.finish(ctx); err != nil && ctx.Err() == nil {
+		c.images.Log.Error("a lazily fetched image cannot be added to the store", "image", c.img.Digest.Short(), "error", err)
 	}
 }
 
 // persist retries do until it succeeds or ctx ends. It logs the first failure only, since other
 // machines may be off for days.
-func (f *completion) persist(ctx context.Context, what string, do func() error) {
+func (c *completion) persist(ctx context.Context, what string, do func() error) {
 	logged := false
 	_ = partial.Retry(ctx, maxRetryDelay, do, func(err error) bool { // the remaining error is the end of ctx
 		if !logged {
-			f.images.Log.Warn("a lazily fetched image: cannot "+what, "image", f.img.Digest.Short(), "from", f.img.Lazy.From, "error", err)
+			c.images.Log.Warn("a lazily fetched image: cannot "+what, "image", c.img.Digest.Short(), "from", c.img.Lazy.From, "error", err)
 		}
 		logged = true
 		return true
@@ -144,27 +144,27 @@ func (f *completion) persist(ctx context.Context, what string, do func() error) 
 }
 
 // release ends a use that open, share or find began.
-func (f *completion) release() { f.work.Done() }
+func (c *completion) release() { c.work.Done() }
 
 // untilDropped is ctx for a user of f, who must not keep drop waiting: it also ends when f is
 // dropped. stop frees it.
-func (f *completion) untilDropped(ctx context.Context) (_ context.Context, stop func()) {
+func (c *completion) untilDropped(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(f.ctx, func() {
-		cancel(agentbox.Errorf(agentbox.Unavailable, "image %s was removed, or the daemon ends", f.img.Digest.Short()))
+	forget := context.AfterFunc(c.ctx, func() {
+		cancel(agentbox.Errorf(agentbox.Unavailable, "image %s was removed, or the daemon ends", c.img.Digest.Short()))
 	})
 	return ctx, func() { forget(); cancel(nil) }
 }
 
 // awaitIdle waits until no block was needed for idleDelay, after one was. It returns false if ctx
 // ends first.
-func (f *completion) awaitIdle(ctx context.Context) bool {
+func (c *completion) awaitIdle(ctx context.Context) bool {
 	tick := time.NewTicker(idleDelay / 10)
 	defer tick.Stop()
 	for {
-		f.mu.Lock()
-		used := f.used
-		f.mu.Unlock()
+		c.mu.Lock()
+		used := c.used
+		c.mu.Unlock()
 		if !used.IsZero() && time.Since(used) > idleDelay {
 			return true
 		}
@@ -177,27 +177,27 @@ func (f *completion) awaitIdle(ctx context.Context) bool {
 }
 
 // touch says that a block is needed now, so that the rest waits.
-func (f *completion) touch() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.used = time.Now()
+func (c *completion) touch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = time.Now()
 }
 
 // finish makes the image a plain file and remembers what boxes read first: the blocks that were
 // needed before the rest came. It may be repeated.
-func (f *completion) finish(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.complete {
+func (c *completion) finish(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complete {
 		return nil
 	}
-	if err := f.images.Store.Completed(ctx, f.img.Digest, f.Path()); err != nil {
+	if err := c.images.Store.Completed(ctx, c.img.Digest, c.Path()); err != nil {
 		return err
 	}
-	f.complete = true
-	f.recordReceived()
-	if trace := f.Trace(); len(trace) > 0 && len(f.images.Store.Trace(f.img.Digest)) == 0 {
-		return f.images.Store.SetTrace(f.img.Digest, trace)
+	c.complete = true
+	c.recordReceived()
+	if trace := c.Trace(); len(trace) > 0 && len(c.images.Store.Trace(c.img.Digest)) == 0 {
+		return c.images.Store.SetTrace(c.img.Digest, trace)
 	}
 	return nil
 }

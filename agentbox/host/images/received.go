@@ -17,16 +17,16 @@ import (
 const recordEvery = 2 * time.Second
 
 // recordPeriodically records who sends the image, until the completion ends.
-func (f *completion) recordPeriodically() {
+func (c *completion) recordPeriodically() {
 	tick := time.NewTicker(recordEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-f.ctx.Done():
+		case <-c.ctx.Done():
 			return // drop records the rest
 		case <-tick.C:
-			f.recordReceived()
-			if f.isComplete() {
+			c.recordReceived()
+			if c.isComplete() {
 				return
 			}
 		}
@@ -34,33 +34,33 @@ func (f *completion) recordPeriodically() {
 }
 
 // isComplete tells whether the image is complete and a plain file.
-func (f *completion) isComplete() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.complete
+func (c *completion) isComplete() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.complete
 }
 
 // recordReceived records who sent the image so far, including earlier completions, so that the sum
 // covers all daemons.
-func (f *completion) recordReceived() {
-	f.recording.Lock()
-	defer f.recording.Unlock()
-	list := f.Received()
+func (c *completion) recordReceived() {
+	c.recording.Lock()
+	defer c.recording.Unlock()
+	list := c.Received()
 	sum := totalBytes(list)
-	if sum == f.recorded {
+	if sum == c.recorded {
 		return
 	}
-	err := f.images.Store.SetReceived(f.img.Digest, f.received(list))
+	err := c.images.Store.SetReceived(c.img.Digest, c.received(list))
 	if err == nil {
-		f.recorded = sum
+		c.recorded = sum
 	} else if !errors.Is(err, os.ErrNotExist) { // the image is being removed
-		f.images.Log.Warn("cannot record who sent an image", "image", f.img.Digest.Short(), "error", err)
+		c.images.Log.Warn("cannot record who sent an image", "image", c.img.Digest.Short(), "error", err)
 	}
 }
 
 // received is what came in this completion and earlier ones.
-func (f *completion) received(now []image.Received) []image.Received {
-	return image.AddReceived(slices.Clone(f.receivedBefore), now...)
+func (c *completion) received(now []image.Received) []image.Received {
+	return image.AddReceived(slices.Clone(c.receivedBefore), now...)
 }
 
 // totalBytes is the number of bytes from all senders.

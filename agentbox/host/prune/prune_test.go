@@ -26,32 +26,32 @@ type fakeBoxes struct {
 	removed []string
 }
 
-func (w *fakeBoxes) Unreadable() error            { return w.unread }
-func (w *fakeBoxes) Known(id agentbox.BoxID) bool { return id == w.known }
-func (w *fakeBoxes) Templates() map[string]bool   { return map[string]bool{"used": true} }
-func (w *fakeBoxes) Idle() []Box                  { return w.idle }
-func (w *fakeBoxes) remove(what string) func() error {
-	return func() error { w.removed = append(w.removed, what); return w.broken }
+func (f *fakeBoxes) Unreadable() error            { return f.unread }
+func (f *fakeBoxes) Known(id agentbox.BoxID) bool { return id == f.known }
+func (f *fakeBoxes) Templates() map[string]bool   { return map[string]bool{"used": true} }
+func (f *fakeBoxes) Idle() []Box                  { return f.idle }
+func (f *fakeBoxes) remove(what string) func() error {
+	return func() error { f.removed = append(f.removed, what); return f.broken }
 }
 
 // fakeTemplates are templates, and images.
 type fakeTemplates struct{ *fakeBoxes }
 
-func (s fakeTemplates) Unneeded(used map[string]bool) ([]string, error) {
+func (f fakeTemplates) Unneeded(used map[string]bool) ([]string, error) {
 	if !used["used"] {
 		return nil, errors.New("nobody said what is used")
 	}
 	return []string{"0123456789abcdef"}, nil
 }
-func (s fakeTemplates) Discard(key string) error { return s.remove("template " + key)() }
+func (f fakeTemplates) Discard(key string) error { return f.remove("template " + key)() }
 
 type fakeImages struct{ *fakeBoxes }
 
-func (p fakeImages) Unneeded() ([]image.Image, error) {
+func (f fakeImages) Unneeded() ([]image.Image, error) {
 	return []image.Image{{Digest: agentbox.Digest{1}, Name: "old", Path: "/nowhere/old/image"}}, nil
 }
-func (p fakeImages) Forget(_ context.Context, d agentbox.Digest) error {
-	return p.remove("image " + d.Short())()
+func (f fakeImages) Forget(_ context.Context, d agentbox.Digest) error {
+	return f.remove("image " + d.Short())()
 }
 
 func pruner(t *testing.T, w *fakeBoxes) Pruner {

@@ -23,30 +23,30 @@ type fakeConsent struct {
 	pinned                []string
 }
 
-func (d *fakeConsent) Ask(_ context.Context, root string, _ *config.Config, _ flags.Flags, _ agentbox.Progress) (project.Review, error) {
-	d.root = root
-	return project.Review{Root: root}, d.unapproved
+func (f *fakeConsent) Ask(_ context.Context, root string, _ *config.Config, _ flags.Flags, _ agentbox.Progress) (project.Review, error) {
+	f.root = root
+	return project.Review{Root: root}, f.unapproved
 }
 
-func (d *fakeConsent) ApproveRecipe(_ context.Context, _ project.Review, r image.Recipe) (image.Recipe, error) {
+func (f *fakeConsent) ApproveRecipe(_ context.Context, _ project.Review, r image.Recipe) (image.Recipe, error) {
 	r.Private = true
-	return r, d.forbidden
+	return r, f.forbidden
 }
 
-func (d *fakeConsent) RecordPin(lock string, _ image.Recipe) error {
-	d.pinned = append(d.pinned, lock)
+func (f *fakeConsent) RecordPin(lock string, _ image.Recipe) error {
+	f.pinned = append(f.pinned, lock)
 	return nil
 }
 
 // fakeImages makes every image that it is asked for.
 type fakeImages struct{ requests []images.Want }
 
-func (m *fakeImages) Ensure(_ context.Context, w images.Want, _ agentbox.Progress) (image.Image, error) {
-	m.requests = append(m.requests, w)
+func (f *fakeImages) Ensure(_ context.Context, w images.Want, _ agentbox.Progress) (image.Image, error) {
+	f.requests = append(f.requests, w)
 	return image.Image{Name: w.Recipe.Source}, w.Pinned(w.Recipe)
 }
 
-func (m *fakeImages) Describe(img image.Image) api.Image { return api.Image{Name: img.Name} }
+func (f *fakeImages) Describe(img image.Image) api.Image { return api.Image{Name: img.Name} }
 
 func TestBuild(t *testing.T) {
 	dir := t.TempDir()

@@ -47,10 +47,10 @@ func openLog(b Box) (*setupLogFile, error) {
 }
 
 // Write implements io.Writer. It drops what exceeds the bound.
-func (l *setupLogFile) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.head.Write(p)
+func (s *setupLogFile) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head.Write(p)
 }
 
 // Run runs commands in a box, in order, as its user, in its workspace, each in a shell of its own.

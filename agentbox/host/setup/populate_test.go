@@ -16,12 +16,12 @@ type conflictingResults struct {
 	first caches.Result
 }
 
-func (s conflictingResults) Publish(context.Context, caches.Result, map[caches.Part]string) error {
+func (c conflictingResults) Publish(context.Context, caches.Result, map[caches.Part]string) error {
 	return agentbox.Errorf(agentbox.Conflict, "it stands for another")
 }
 
-func (s conflictingResults) Find(context.Context, agentbox.Digest) (caches.Result, error) {
-	return s.first, nil
+func (c conflictingResults) Find(context.Context, agentbox.Digest) (caches.Result, error) {
+	return c.first, nil
 }
 
 // A second result is no failure of setup: the box starts from the first, and somebody is told.

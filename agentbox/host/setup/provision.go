@@ -31,8 +31,8 @@ type Damaged struct {
 	Cause  error
 }
 
-func (e *Damaged) Error() string { return e.Cause.Error() }
-func (e *Damaged) Unwrap() error { return e.Cause }
+func (d *Damaged) Error() string { return d.Cause.Error() }
+func (d *Damaged) Unwrap() error { return d.Cause }
 
 // damaged turns err into a Damaged if it says that the result is corrupt.
 func damaged(result agentbox.Digest, err error) error {
@@ -269,7 +269,7 @@ type resultPart struct {
 }
 
 // Read implements io.Reader.
-func (p resultPart) Read(b []byte) (int, error) {
-	n, err := p.ReadCloser.Read(b)
-	return n, damaged(p.result, err)
+func (r resultPart) Read(b []byte) (int, error) {
+	n, err := r.ReadCloser.Read(b)
+	return n, damaged(r.result, err)
 }

@@ -20,9 +20,9 @@ type fakeResults struct {
 	parts []string // of result i+1
 }
 
-func (s *fakeResults) newest() (caches.Result, error) {
-	for i, text := range s.parts {
-		made := caches.Result{Key: s.key, Manifest: agentbox.Digest{byte(i + 1)}, Parts: []caches.Part{caches.Dirs, caches.Workspace}}
+func (f *fakeResults) newest() (caches.Result, error) {
+	for i, text := range f.parts {
+		made := caches.Result{Key: f.key, Manifest: agentbox.Digest{byte(i + 1)}, Parts: []caches.Part{caches.Dirs, caches.Workspace}}
 		switch text {
 		case "forgotten":
 			continue
@@ -34,20 +34,20 @@ func (s *fakeResults) newest() (caches.Result, error) {
 	return caches.Result{}, agentbox.Errorf(agentbox.NotFound, "nobody has published it")
 }
 
-func (s *fakeResults) Find(context.Context, agentbox.Digest) (caches.Result, error) {
-	return s.newest()
+func (f *fakeResults) Find(context.Context, agentbox.Digest) (caches.Result, error) {
+	return f.newest()
 }
-func (s *fakeResults) Nearest(context.Context, agentbox.Digest) (caches.Result, error) {
-	return s.newest()
+func (f *fakeResults) Nearest(context.Context, agentbox.Digest) (caches.Result, error) {
+	return f.newest()
 }
 
-func (s *fakeResults) Forget(_ context.Context, result agentbox.Digest) error {
-	s.parts[result[0]-1] = "forgotten"
+func (f *fakeResults) Forget(_ context.Context, result agentbox.Digest) error {
+	f.parts[result[0]-1] = "forgotten"
 	return nil
 }
 
-func (s *fakeResults) Open(_ context.Context, result agentbox.Digest, _ caches.Part) (io.ReadCloser, error) {
-	text := s.parts[result[0]-1]
+func (f *fakeResults) Open(_ context.Context, result agentbox.Digest, _ caches.Part) (io.ReadCloser, error) {
+	text := f.parts[result[0]-1]
 	if strings.HasPrefix(text, "damaged") {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "a bit is wrong")
 	}

@@ -24,13 +24,13 @@ type copies struct {
 	fail       error
 }
 
-func (d *copies) ReserveWorkspace(_ context.Context, path string, _ int64) error {
+func (c *copies) ReserveWorkspace(_ context.Context, path string, _ int64) error {
 	return os.Mkdir(path, 0o700)
 }
 
-func (d *copies) NewWorkspace(_ context.Context, path, tree string, _ int64) error {
-	if d.fail != nil {
-		return d.fail
+func (c *copies) NewWorkspace(_ context.Context, path, tree string, _ int64) error {
+	if c.fail != nil {
+		return c.fail
 	}
 	return os.CopyFS(path, os.DirFS(tree))
 }
@@ -41,8 +41,8 @@ type inPlace struct {
 	finished []string
 }
 
-func (d *inPlace) FinishWorkspace(path string) error {
-	d.finished = append(d.finished, path)
+func (i *inPlace) FinishWorkspace(path string) error {
+	i.finished = append(i.finished, path)
 	return nil
 }
 

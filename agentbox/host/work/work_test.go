@@ -38,12 +38,12 @@ func feed(r io.Reader) *os.File {
 	return out
 }
 
-func (h localBox) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+func (l localBox) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
 	if c.Dir != protocol.WorkspaceDir {
 		return environment.Status{}, errors.New("it runs in " + c.Dir)
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = h.dir, feed(c.Stdin), c.Stdout, c.Stderr, os.Environ()
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = l.dir, feed(c.Stdin), c.Stdout, c.Stderr, os.Environ()
 	for k, v := range c.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
@@ -58,11 +58,11 @@ func (h localBox) Exec(ctx context.Context, c environment.Command) (environment.
 	return environment.Status{}, err
 }
 
-func (h localBox) Files(context.Context, string, io.Writer) error {
+func (l localBox) Files(context.Context, string, io.Writer) error {
 	return errors.New("git could say what the files are")
 }
 
-func (h localBox) Close() error { *h.closed++; return nil }
+func (l localBox) Close() error { *l.closed++; return nil }
 
 func git(t *testing.T, dir, script string) {
 	t.Helper()

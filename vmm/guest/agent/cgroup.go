@@ -74,18 +74,18 @@ func write(path, value string) error {
 
 // limit sets how many processes the box may have, the default for 0. It does not write a limit that
 // is in force, which saves each clone the call.
-func (g *cgroups) limit(pids int) error {
+func (c *cgroups) limit(pids int) error {
 	if pids <= 0 {
 		pids = defaultPIDs
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.pids == pids {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pids == pids {
 		return nil
 	}
-	err := write(filepath.Join(g.dir, "pids.max"), strconv.Itoa(pids))
+	err := write(filepath.Join(c.dir, "pids.max"), strconv.Itoa(pids))
 	if err == nil {
-		g.pids = pids
+		c.pids = pids
 	}
 	return err
 }
@@ -94,17 +94,17 @@ func (g *cgroups) limit(pids int) error {
 // to call when the process has started. path is below the box's group; the caller starts the
 // process with UseCgroupFD. It waits while user processes are frozen: a process that is frozen
 // before its exec would hold up its parent, the agent.
-func (g *cgroups) join(path string) (*os.File, func(), error) {
-	g.gate.RLock()
-	dir := filepath.Join(g.dir, path)
+func (c *cgroups) join(path string) (*os.File, func(), error) {
+	c.gate.RLock()
+	dir := filepath.Join(c.dir, path)
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
 		var f *os.File
 		if f, err = os.Open(dir); err == nil {
-			return f, func() { f.Close(); g.gate.RUnlock() }, nil
+			return f, func() { f.Close(); c.gate.RUnlock() }, nil
 		}
 	}
-	g.gate.RUnlock()
+	c.gate.RUnlock()
 	return nil, nil, err
 }
 
@@ -113,51 +113,51 @@ const freezeTimeout = 20 * time.Second
 
 // freeze stops every user process, and the start of new ones until thaw. Without any process it
 // does not ask the kernel, which saves each clone the call. Idempotent.
-func (g *cgroups) freeze() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.frozen {
+func (c *cgroups) freeze() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.frozen {
 		return nil
 	}
 	// Processes that are being started are waited for: one that appears after the freeze would run.
-	g.gate.Lock() // waits for processes that are being started, which would run on
-	if err := g.freezeKernel(); err != nil {
-		g.gate.Unlock()
+	c.gate.Lock() // waits for processes that are being started, which would run on
+	if err := c.freezeKernel(); err != nil {
+		c.gate.Unlock()
 		return err
 	}
-	g.frozen = true
+	c.frozen = true
 	return nil
 }
 
 // freezeKernel asks the kernel and waits. It undoes a freeze that takes too long.
-func (g *cgroups) freezeKernel() error {
-	if g.empty = readNumber(filepath.Join(g.dir, "pids.current"), "") == 0; g.empty {
+func (c *cgroups) freezeKernel() error {
+	if c.empty = readNumber(filepath.Join(c.dir, "pids.current"), "") == 0; c.empty {
 		return nil
 	}
-	if err := write(filepath.Join(g.dir, "cgroup.freeze"), "1"); err != nil {
+	if err := write(filepath.Join(c.dir, "cgroup.freeze"), "1"); err != nil {
 		return err
 	}
-	if !g.await("frozen 1", freezeTimeout) {
+	if !c.await("frozen 1", freezeTimeout) {
 		err := fmt.Errorf("user processes did not stop within %v", freezeTimeout)
-		return errors.Join(err, write(filepath.Join(g.dir, "cgroup.freeze"), "0"))
+		return errors.Join(err, write(filepath.Join(c.dir, "cgroup.freeze"), "0"))
 	}
 	return nil
 }
 
 // thaw lets user processes run, and new ones start. Idempotent.
-func (g *cgroups) thaw() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.frozen {
+func (c *cgroups) thaw() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.frozen {
 		return nil
 	}
-	if !g.empty {
-		if err := write(filepath.Join(g.dir, "cgroup.freeze"), "0"); err != nil {
+	if !c.empty {
+		if err := write(filepath.Join(c.dir, "cgroup.freeze"), "0"); err != nil {
 			return err
 		}
 	}
-	g.frozen = false
-	g.gate.Unlock()
+	c.frozen = false
+	c.gate.Unlock()
 	return nil
 }
 
@@ -167,21 +167,21 @@ const killTimeout = 20 * time.Second
 // kill ends every process of the box at once, those included that fork meanwhile, and waits until
 // they are gone. Without any process it does not ask the kernel: Linux 6.1 was seen to kill what a
 // machine of the pool started in the group much later.
-func (g *cgroups) kill() error {
-	if g.await("populated 0", 0) {
+func (c *cgroups) kill() error {
+	if c.await("populated 0", 0) {
 		return nil
 	}
-	err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
-	if !g.await("populated 0", killTimeout) {
+	err := write(filepath.Join(c.dir, "cgroup.kill"), "1")
+	if !c.await("populated 0", killTimeout) {
 		err = errors.Join(err, errors.New("processes are left after SIGKILL"))
 	}
 	return err
 }
 
 // processes lists the box's processes, some of which may have ended when it returns.
-func (g *cgroups) processes() []int {
+func (c *cgroups) processes() []int {
 	var pids []int
-	filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes
+	filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error { // a group that is gone has no processes
 		if err == nil && d.Name() == "cgroup.procs" {
 			pids = append(pids, pidsIn(path)...)
 		}
@@ -203,9 +203,9 @@ func pidsIn(path string) (pids []int) {
 
 // await waits until cgroup.events of the whole box has a line, such as "frozen 1", and returns
 // false after limit.
-func (g *cgroups) await(line string, limit time.Duration) bool {
+func (c *cgroups) await(line string, limit time.Duration) bool {
 	return poll(limit, func() bool {
-		text, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+		text, err := os.ReadFile(filepath.Join(c.dir, "cgroup.events"))
 		return err == nil && strings.Contains(string(text), line+"\n")
 	})
 }

@@ -49,7 +49,7 @@ type launchError struct {
 	err    error
 }
 
-func (e *launchError) Error() string { return e.err.Error() }
+func (l *launchError) Error() string { return l.err.Error() }
 
 // launchStatus is the exit status for a command that did not start: that of a launchError, 126 for
 // any other error, as in a shell.

@@ -75,25 +75,25 @@ func export(req protocol.ExportRequest, known inventory, out io.Writer) error {
 }
 
 // walk calls each for every requested file that is not skipped. The root itself is left out.
-func (h *exporter) walk(each func(string, fs.FileInfo) error) error {
-	h.skip, h.each, h.parentsWritten = map[string]bool{}, each, map[string]bool{}
-	for _, path := range h.req.Skip {
-		h.skip[filepath.Clean(path)] = true
+func (e *exporter) walk(each func(string, fs.FileInfo) error) error {
+	e.skip, e.each, e.parentsWritten = map[string]bool{}, each, map[string]bool{}
+	for _, path := range e.req.Skip {
+		e.skip[filepath.Clean(path)] = true
 	}
-	info, err := os.Lstat(h.req.Root)
+	info, err := os.Lstat(e.req.Root)
 	if err != nil {
 		return err
 	}
-	h.device = stat(info).Dev
-	roots := h.req.Paths
+	e.device = stat(info).Dev
+	roots := e.req.Paths
 	if len(roots) == 0 {
-		roots = []string{h.req.Root}
+		roots = []string{e.req.Root}
 	}
 	for _, root := range roots {
-		if err := h.parents(root); err != nil {
+		if err := e.parents(root); err != nil {
 			return err
 		}
-		if err := filepath.WalkDir(root, h.visit); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := filepath.WalkDir(root, e.visit); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -119,27 +119,27 @@ type inode struct{ dev, ino uint64 }
 
 // parents writes the directories between the root and a requested path, so that they keep owner and
 // mode.
-func (h *exporter) parents(path string) error {
+func (e *exporter) parents(path string) error {
 	dir := filepath.Dir(path)
-	rel, err := filepath.Rel(h.req.Root, dir)
-	if err != nil || !filepath.IsLocal(rel) || rel == "." || h.parentsWritten[dir] {
+	rel, err := filepath.Rel(e.req.Root, dir)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." || e.parentsWritten[dir] {
 		return nil
 	}
-	h.parentsWritten[dir] = true
-	if err := h.parents(dir); err != nil {
+	e.parentsWritten[dir] = true
+	if err := e.parents(dir); err != nil {
 		return err
 	}
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
 		return nil // then there is nothing below it
 	}
-	return h.each(dir, info)
+	return e.each(dir, info)
 }
 
 func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
 // visit passes one file to each or leaves it out. It does not enter a directory that is left out.
-func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
+func (e *exporter) visit(path string, d fs.DirEntry, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // removed meanwhile
 	}
@@ -162,46 +162,46 @@ func (h *exporter) visit(path string, d fs.DirEntry, err error) error {
 		return err
 	}
 	// Only of directories: a file of an overlay may have the device of its layer.
-	leave := h.skip[path] || h.leadsToSkipped(path, info) || d.IsDir() && stat(info).Dev != h.device
+	leave := e.skip[path] || e.leadsToSkipped(path, info) || d.IsDir() && stat(info).Dev != e.device
 	switch {
 	case leave && d.IsDir():
 		return fs.SkipDir
-	case leave || path == h.req.Root:
+	case leave || path == e.req.Root:
 		return nil
 	// An empty inventory knows no file, so all of them are given.
-	case len(h.known) > 0 && h.known[fileDigest(path, info)] && !h.isInWhole(path):
+	case len(e.known) > 0 && e.known[fileDigest(path, info)] && !e.isInWhole(path):
 		return nil
 	}
-	return h.each(path, info)
+	return e.each(path, info)
 }
 
 // leadsToSkipped reports whether a file is a link to a skipped file beside it.
-func (h *exporter) leadsToSkipped(path string, info fs.FileInfo) bool {
+func (e *exporter) leadsToSkipped(path string, info fs.FileInfo) bool {
 	if info.Mode().Type() != fs.ModeSymlink {
 		return false
 	}
 	target, err := os.Readlink(path)
-	return err == nil && !strings.Contains(target, "/") && h.skip[filepath.Join(filepath.Dir(path), target)]
+	return err == nil && !strings.Contains(target, "/") && e.skip[filepath.Join(filepath.Dir(path), target)]
 }
 
 // changedWithin adds dirs to those that are written as a whole, if anything in one of them has
 // changed.
-func (h *exporter) changedWithin(dirs []string) error {
-	look := &exporter{req: protocol.ExportRequest{Root: h.req.Root, Skip: h.req.Skip, Paths: dirs}, known: h.known}
+func (e *exporter) changedWithin(dirs []string) error {
+	look := &exporter{req: protocol.ExportRequest{Root: e.req.Root, Skip: e.req.Skip, Paths: dirs}, known: e.known}
 	changed := false
 	err := look.walk(func(path string, _ fs.FileInfo) error {
 		changed = changed || slices.ContainsFunc(dirs, func(dir string) bool { return below(dir, path) })
 		return nil
 	})
 	if changed {
-		h.whole = append(h.whole, dirs...)
+		e.whole = append(e.whole, dirs...)
 	}
 	return err
 }
 
 // isInWhole tells whether a path is in, or is, a directory that is written as a whole.
-func (h *exporter) isInWhole(path string) bool {
-	return slices.ContainsFunc(h.whole, func(dir string) bool { return below(dir, path) })
+func (e *exporter) isInWhole(path string) bool {
+	return slices.ContainsFunc(e.whole, func(dir string) bool { return below(dir, path) })
 }
 
 // below tells whether path is dir or lies in it. Both are clean; dir is not the root.
@@ -210,7 +210,7 @@ func below(dir, path string) bool { return path == dir || strings.HasPrefix(path
 // entry writes one file. Devices, sockets and pipes are left out. Owner, mode and mtime are kept,
 // but not names of users, which mean nothing elsewhere, nor the times that reading changes: equal
 // files must give equal headers on any machine. Further names of a file are hard links.
-func (h *exporter) entry(path string, info fs.FileInfo) error {
+func (e *exporter) entry(path string, info fs.FileInfo) error {
 	var target string
 	var err error
 	switch info.Mode().Type() {
@@ -229,31 +229,31 @@ func (h *exporter) entry(path string, info fs.FileInfo) error {
 		return err
 	}
 	st := stat(info)
-	head.Name, head.Format = h.name(path, info.IsDir()), tar.FormatPAX
+	head.Name, head.Format = e.name(path, info.IsDir()), tar.FormatPAX
 	// Equal files must give equal headers, on whatever machine.
 	head.Uid, head.Gid, head.Uname, head.Gname = int(st.Uid), int(st.Gid), "", ""
 	head.AccessTime, head.ChangeTime = time.Time{}, time.Time{}
-	if first, ok := h.links[inode{st.Dev, st.Ino}]; ok {
+	if first, ok := e.links[inode{st.Dev, st.Ino}]; ok {
 		head.Typeflag, head.Linkname, head.Size = tar.TypeLink, first, 0
-		return h.tar.WriteHeader(head)
+		return e.tar.WriteHeader(head)
 	}
 	if info.Mode().IsRegular() {
-		return h.file(path, head, st)
+		return e.file(path, head, st)
 	}
-	return h.begin(head, st)
+	return e.begin(head, st)
 }
 
 // begin writes the header of an entry, and remembers its name if the file has others.
-func (h *exporter) begin(head *tar.Header, st *syscall.Stat_t) error {
+func (e *exporter) begin(head *tar.Header, st *syscall.Stat_t) error {
 	if head.Typeflag != tar.TypeDir && st.Nlink > 1 {
-		h.links[inode{st.Dev, st.Ino}] = head.Name
+		e.links[inode{st.Dev, st.Ino}] = head.Name
 	}
-	return h.tar.WriteHeader(head)
+	return e.tar.WriteHeader(head)
 }
 
 // name is a path in the archive: relative to the root, with a slash at the end of a directory.
-func (h *exporter) name(path string, dir bool) string {
-	name := strings.TrimPrefix(strings.TrimPrefix(path, h.req.Root), "/")
+func (e *exporter) name(path string, dir bool) string {
+	name := strings.TrimPrefix(strings.TrimPrefix(path, e.req.Root), "/")
 	if dir {
 		name += "/"
 	}
@@ -263,7 +263,7 @@ func (h *exporter) name(path string, dir bool) string {
 // file writes a regular file with the size that it has when it is opened. A file that is gone is
 // left out. One that became shorter or something else is an error: half a file would be taken for a
 // whole one.
-func (h *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error {
+func (e *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error {
 	// Without O_NONBLOCK, opening a named pipe would wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -285,10 +285,10 @@ func (h *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error
 	if caps := capability(f); caps != "" {
 		head.PAXRecords = map[string]string{"SCHILY.xattr." + capabilityName: caps}
 	}
-	if err := h.begin(head, st); err != nil {
+	if err := e.begin(head, st); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(h.tar, f, head.Size); err != nil {
+	if _, err := io.CopyN(e.tar, f, head.Size); err != nil {
 		return fmt.Errorf("%s changed while it was read: %w", path, err)
 	}
 	return nil

@@ -113,7 +113,7 @@ type bindRequest struct {
 	Port    uint32
 }
 
-func (r bindRequest) key() string { return net.JoinHostPort(r.Address, strconv.Itoa(int(r.Port))) }
+func (b bindRequest) key() string { return net.JoinHostPort(b.Address, strconv.Itoa(int(b.Port))) }
 
 // listen answers tcpip-forward: connections to the address in the guest go to the client. Port 0
 // chooses a port, which the reply contains. An address in use is refused.

@@ -74,19 +74,19 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 
 // prepare reseeds the random numbers while no user process runs. Another goroutine makes the SSH
 // server meanwhile.
-func (b *handshake) prepare() (*ssh.ServerConfig, error) {
+func (ha *handshake) prepare() (*ssh.ServerConfig, error) {
 	made := make(chan struct{})
 	var server *ssh.ServerConfig
 	noServer := errors.New("the SSH server could not be made") // should it panic
-	b.agent.goRecover("keys", func() {
+	ha.agent.goRecover("keys", func() {
 		defer close(made)
-		server, noServer = newServer(b)
+		server, noServer = newServer(ha)
 	})
-	m := b.agent.Machine
+	m := ha.agent.Machine
 	if err := m.FreezeUser(); err != nil {
 		return nil, fmt.Errorf("stop user processes: %w", err)
 	}
-	if err := m.AddEntropy(b.hello.Entropy); err != nil {
+	if err := m.AddEntropy(ha.hello.Entropy); err != nil {
 		return nil, fmt.Errorf("reseed random numbers: %w", err)
 	}
 	<-made
@@ -95,39 +95,39 @@ func (b *handshake) prepare() (*ssh.ServerConfig, error) {
 
 // renew gives this machine its own clock and names, and then lets user processes run. A step that
 // fails ends the life: the login is refused with its error.
-func (b *handshake) renew() {
+func (ha *handshake) renew() {
 	// Whatever happens, the login and the next life must not wait for ever.
-	defer close(b.renewed)
-	b.err = errors.New("the machine could not be renewed") // should a step panic
-	m, h := b.agent.Machine, b.hello
-	b.err = runSteps([]step{
+	defer close(ha.renewed)
+	ha.err = errors.New("the machine could not be renewed") // should a step panic
+	m, h := ha.agent.Machine, ha.hello
+	ha.err = runSteps([]step{
 		{"set the clock", func() error { return m.SetClock(h.Time) }},
 		{"set the hostname", func() error { return m.SetHostname(h.Hostname) }},
 		{"set the machine id", func() error { return m.SetMachineID(h.MachineID) }},
 		{"continue user processes", m.ThawUser},
-		{"warm up", b.warmUp},
-		{"attach", b.attach},
+		{"warm up", ha.warmUp},
+		{"attach", ha.attach},
 	})
-	if b.err != nil {
-		b.agent.Log.Error("the machine did not become ready", "err", b.err)
+	if ha.err != nil {
+		ha.agent.Log.Error("the machine did not become ready", "err", ha.err)
 	}
 }
 
 // warmUp runs what the box's first command will run, while another CPU is busy with the handshake.
 // An emulated machine then has the code translated when the command comes. It goes on in the
 // background.
-func (b *handshake) warmUp() error {
-	if b.hello.Attach != nil && b.agent.Machine.WarmUp {
-		b.agent.goRecover("warm up", func() { b.agent.runDiscarded(warmUps[0]) })
+func (ha *handshake) warmUp() error {
+	if ha.hello.Attach != nil && ha.agent.Machine.WarmUp {
+		ha.agent.goRecover("warm up", func() { ha.agent.runDiscarded(warmUps[0]) })
 	}
 	return nil
 }
 
 // attach carries out the Hello's Attach, if it has one.
-func (b *handshake) attach() error {
-	if b.hello.Attach == nil {
+func (ha *handshake) attach() error {
+	if ha.hello.Attach == nil {
 		return nil
 	}
-	_, err := b.agent.request(protocol.Attach, b.hello.Attach)
+	_, err := ha.agent.request(protocol.Attach, ha.hello.Attach)
 	return err
 }

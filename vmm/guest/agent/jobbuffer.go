@@ -51,30 +51,30 @@ func newJobBuffer() *jobBuffer {
 }
 
 // notify wakes everybody who waits; mu is held.
-func (b *jobBuffer) notify() {
-	close(b.changed)
-	b.changed = make(chan struct{})
+func (j *jobBuffer) notify() {
+	close(j.changed)
+	j.changed = make(chan struct{})
 }
 
 // write appends a copy of data, and waits for the reader as long as mustWait says. kind is
 // protocol.JobOutput or JobStderr. When ending is closed it drops data.
-func (b *jobBuffer) write(kind byte, data []byte, ending <-chan struct{}) {
+func (j *jobBuffer) write(kind byte, data []byte, ending <-chan struct{}) {
 	for {
-		b.mu.Lock()
-		if !b.mustWait(len(data)) {
-			b.append(kind, data)
-			b.mu.Unlock()
+		j.mu.Lock()
+		if !j.mustWait(len(data)) {
+			j.append(kind, data)
+			j.mu.Unlock()
 			return
 		}
-		wake, timeout := b.changed, make(<-chan time.Time)
-		if !b.blocking {
+		wake, timeout := j.changed, make(<-chan time.Time)
+		if !j.blocking {
 			timeout = time.After(stallTimeout)
 		}
-		b.mu.Unlock()
+		j.mu.Unlock()
 		select {
 		case <-wake:
 		case <-timeout:
-			b.stall()
+			j.stall()
 		case <-ending:
 			return
 		}
@@ -84,110 +84,110 @@ func (b *jobBuffer) write(kind byte, data []byte, ending <-chan struct{}) {
 // mustWait reports whether n more bytes have to wait, because they would displace bytes that a
 // reader is about to take. Nothing waits for a reader that left or stalled, nor does a flood. mu is
 // held.
-func (b *jobBuffer) mustWait(n int) bool {
-	unsent := b.end - min(b.sent, b.end)
+func (j *jobBuffer) mustWait(n int) bool {
+	unsent := j.end - min(j.sent, j.end)
 	// Nobody to wait for, or room for it all.
-	if b.readers == 0 && b.hadReader || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
+	if j.readers == 0 && j.hadReader || int(min(unsent, maxJobBuffer))+n <= maxJobBuffer {
 		return false
 	}
-	return b.blocking || !b.stalled && !b.exceedsRate()
+	return j.blocking || !j.stalled && !j.exceedsRate()
 }
 
 // exceedsRate reports whether the job has written more than its share: a token bucket of jobBurst
 // bytes, refilled by jobRefill. mu is held.
-func (b *jobBuffer) exceedsRate() bool {
+func (j *jobBuffer) exceedsRate() bool {
 	now := time.Now()
-	b.credit = min(b.credit+now.Sub(b.at).Seconds()*jobRefill, jobBurst)
-	b.at = now
-	return b.credit <= 0
+	j.credit = min(j.credit+now.Sub(j.at).Seconds()*jobRefill, jobBurst)
+	j.at = now
+	return j.credit <= 0
 }
 
 // append keeps data and drops the oldest bytes beyond the bound. Adjacent chunks of one kind are
 // merged up to the size of a frame, or a job that writes byte by byte would have a chunk for each.
 // mu is held.
-func (b *jobBuffer) append(kind byte, data []byte) {
-	b.credit -= float64(len(data))
-	last := len(b.chunks) - 1
+func (j *jobBuffer) append(kind byte, data []byte) {
+	j.credit -= float64(len(data))
+	last := len(j.chunks) - 1
 	// A job that writes byte by byte would otherwise have a chunk for each.
-	if last >= 0 && b.chunks[last].kind == kind && len(b.chunks[last].data)+len(data) <= protocol.MaxJobFrame {
-		b.chunks[last].data = append(b.chunks[last].data, data...)
+	if last >= 0 && j.chunks[last].kind == kind && len(j.chunks[last].data)+len(data) <= protocol.MaxJobFrame {
+		j.chunks[last].data = append(j.chunks[last].data, data...)
 	} else {
-		b.chunks = append(b.chunks, jobChunk{kind, b.end, append([]byte(nil), data...)})
+		j.chunks = append(j.chunks, jobChunk{kind, j.end, append([]byte(nil), data...)})
 	}
-	b.end += uint64(len(data))
-	b.held += len(data)
-	b.shrink()
-	b.notify()
+	j.end += uint64(len(data))
+	j.held += len(data)
+	j.shrink()
+	j.notify()
 }
 
 // shrink drops the oldest bytes beyond the bound. If the reader has a part of the oldest chunk,
 // that part goes first, as the rest may fit. mu is held.
-func (b *jobBuffer) shrink() {
-	for b.held > maxJobBuffer {
-		oldest := &b.chunks[0]
+func (j *jobBuffer) shrink() {
+	for j.held > maxJobBuffer {
+		oldest := &j.chunks[0]
 		n := uint64(len(oldest.data))
-		if b.readers > 0 && b.sent > oldest.at && b.sent < oldest.at+n {
-			n = b.sent - oldest.at
+		if j.readers > 0 && j.sent > oldest.at && j.sent < oldest.at+n {
+			n = j.sent - oldest.at
 		}
-		b.held -= int(n)
+		j.held -= int(n)
 		oldest.at, oldest.data = oldest.at+n, oldest.data[n:]
 		if len(oldest.data) == 0 {
-			b.chunks = b.chunks[1:]
+			j.chunks = j.chunks[1:]
 		}
 	}
 }
 
 // stall records that the reader takes nothing, so that only a blocking job still waits for it.
-func (b *jobBuffer) stall() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stalled = true
+func (j *jobBuffer) stall() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stalled = true
 }
 
 // finish records how the job ended. Everything that it wrote must be in the buffer by then.
-func (b *jobBuffer) finish(exit protocol.JobExit) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.exit = &exit
-	b.notify()
+func (j *jobBuffer) finish(exit protocol.JobExit) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.exit = &exit
+	j.notify()
 }
 
 // attach counts a reader that has everything before from. It begins impatient.
-func (b *jobBuffer) attach(from uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.readers, b.hadReader = b.readers+1, true
-	b.sent, b.blocking, b.stalled = min(from, b.end), false, false
-	b.notify()
+func (j *jobBuffer) attach(from uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.readers, j.hadReader = j.readers+1, true
+	j.sent, j.blocking, j.stalled = min(from, j.end), false, false
+	j.notify()
 }
 
 // detach counts a reader out. The last one ends the patience.
-func (b *jobBuffer) detach() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.readers--; b.readers == 0 {
-		b.blocking = false
+func (j *jobBuffer) detach() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.readers--; j.readers == 0 {
+		j.blocking = false
 	}
-	b.notify()
+	j.notify()
 }
 
 // setBlocking sets whether the job waits for its reader, so that no output is lost.
-func (b *jobBuffer) setBlocking(blocking bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.blocking = blocking
-	b.notify()
+func (j *jobBuffer) setBlocking(blocking bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.blocking = blocking
+	j.notify()
 }
 
 // take waits for output at or after from and copies it into buf. If got.at is after from, the bytes
 // between are lost. got.data is a part of buf. exit is set instead when all was taken; ok is false
 // when stop was closed.
-func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got jobChunk, exit *protocol.JobExit, ok bool) {
+func (j *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got jobChunk, exit *protocol.JobExit, ok bool) {
 	for {
-		b.mu.Lock()
-		got, found := b.next(from, buf)
-		exit, wake := b.exit, b.changed
-		b.mu.Unlock()
+		j.mu.Lock()
+		got, found := j.next(from, buf)
+		exit, wake := j.exit, j.changed
+		j.mu.Unlock()
 		switch {
 		case found:
 			return got, nil, true
@@ -203,33 +203,33 @@ func (b *jobBuffer) take(from uint64, buf []byte, stop <-chan struct{}) (got job
 }
 
 // next is take without waiting; mu is held. It lets a writer go on.
-func (b *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
-	for _, c := range b.chunks {
+func (j *jobBuffer) next(from uint64, buf []byte) (jobChunk, bool) {
+	for _, c := range j.chunks {
 		if c.at+uint64(len(c.data)) <= from {
 			continue
 		}
 		skip := max(from, c.at) - c.at
 		n := copy(buf, c.data[skip:])
-		b.sent, b.stalled = c.at+skip+uint64(n), false
-		b.notify()
+		j.sent, j.stalled = c.at+skip+uint64(n), false
+		j.notify()
 		return jobChunk{c.kind, c.at + skip, buf[:n]}, true
 	}
 	return jobChunk{}, false
 }
 
 // pause is how long the reader waits after n bytes of a flood, so that others get their turn.
-func (b *jobBuffer) pause(n int) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.blocking || b.exit != nil || !b.exceedsRate() {
+func (j *jobBuffer) pause(n int) time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.blocking || j.exit != nil || !j.exceedsRate() {
 		return 0
 	}
 	return time.Duration(n) * time.Second / floodRate
 }
 
 // status is the position behind the last byte of output, and whether the job has ended.
-func (b *jobBuffer) status() (end uint64, ended bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.end, b.exit != nil
+func (j *jobBuffer) status() (end uint64, ended bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.end, j.exit != nil
 }

@@ -55,54 +55,54 @@ func (f *fixture) job(c *guest.Client, id string, spec protocol.JobSpec) *follow
 }
 
 // next reads one frame; false at the end of the channel.
-func (w *follower) next() bool {
-	w.t.Helper()
-	frame, err := protocol.ReadJobFrame(w.ch, make([]byte, protocol.MaxJobFrame))
+func (f *follower) next() bool {
+	f.t.Helper()
+	frame, err := protocol.ReadJobFrame(f.ch, make([]byte, protocol.MaxJobFrame))
 	if err == io.EOF {
 		return false
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	switch frame.Kind {
 	case protocol.JobOffset:
-		w.lost += frame.Offset() - w.at
-		w.at = frame.Offset()
+		f.lost += frame.Offset() - f.at
+		f.at = frame.Offset()
 	case protocol.JobOutput:
-		w.out, w.at = w.out+string(frame.Data), w.at+uint64(len(frame.Data))
+		f.out, f.at = f.out+string(frame.Data), f.at+uint64(len(frame.Data))
 	case protocol.JobStderr:
-		w.errs, w.at = w.errs+string(frame.Data), w.at+uint64(len(frame.Data))
+		f.errs, f.at = f.errs+string(frame.Data), f.at+uint64(len(frame.Data))
 	case protocol.JobEnd:
 		e, err := frame.Exit()
 		if err != nil {
-			w.t.Fatal(err)
+			f.t.Fatal(err)
 		}
-		w.exit = &e
+		f.exit = &e
 		return false
 	}
 	return true
 }
 
-func (w *follower) wait() *follower {
-	w.t.Helper()
-	for w.next() {
+func (f *follower) wait() *follower {
+	f.t.Helper()
+	for f.next() {
 	}
-	return w
+	return f
 }
 
-func (w *follower) until(text string) {
-	w.t.Helper()
-	for !strings.Contains(w.out, text) {
-		if !w.next() {
-			w.t.Fatalf("the job ended; it wrote %q", w.out)
+func (f *follower) until(text string) {
+	f.t.Helper()
+	for !strings.Contains(f.out, text) {
+		if !f.next() {
+			f.t.Fatalf("the job ended; it wrote %q", f.out)
 		}
 	}
 }
 
-func (w *follower) send(kind byte, data string) {
-	w.t.Helper()
-	if _, err := w.ch.Write(protocol.AppendJobFrame(nil, kind, []byte(data))); err != nil {
-		w.t.Fatal(err)
+func (f *follower) send(kind byte, data string) {
+	f.t.Helper()
+	if _, err := f.ch.Write(protocol.AppendJobFrame(nil, kind, []byte(data))); err != nil {
+		f.t.Fatal(err)
 	}
 }
 

@@ -51,11 +51,11 @@ func (s *session) run(c command, accepted func()) {
 // same file.
 type stdio struct{ in, out, err *os.File }
 
-func (e stdio) all() []*os.File {
-	if e.in == e.out {
-		return []*os.File{e.in}
+func (s stdio) all() []*os.File {
+	if s.in == s.out {
+		return []*os.File{s.in}
 	}
-	return []*os.File{e.in, e.out, e.err}
+	return []*os.File{s.in, s.out, s.err}
 }
 
 // connect gives c its files, a terminal's or pipes, and returns the other ends. Without input, c

@@ -52,80 +52,80 @@ const (
 
 // start replaces the services by list, which is in start order. As two sets would fight over ports,
 // it first ends those that run. It does not wait for any to be ready.
-func (m *services) start(list []protocol.Service) {
-	m.cancel()
-	m.wait()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.list = nil
+func (se *services) start(list []protocol.Service) {
+	se.cancel()
+	se.wait()
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	se.list = nil
 	ctx, stop := context.WithCancel(context.Background())
-	m.stop = stop
+	se.stop = stop
 	for _, s := range list {
-		m.list = append(m.list, &service{
+		se.list = append(se.list, &service{
 			Service: s,
 			status:  protocol.ServiceStatus{Name: s.Name, State: protocol.ServiceWaiting, Since: time.Now()},
-			log:     &console.Log{Perm: 0o644, Path: path.Join(m.agent.Machine.LogDir, path.Base(s.Name)+".log")},
+			log:     &console.Log{Perm: 0o644, Path: path.Join(se.agent.Machine.LogDir, path.Base(s.Name)+".log")},
 		})
 	}
 	if len(list) > 0 {
-		m.goRecover("services", func() { m.startInOrder(ctx, m.list) })
+		se.goRecover("services", func() { se.startInOrder(ctx, se.list) })
 	}
 }
 
 // cancel keeps services from starting again. wait waits for their end, which the caller has to
 // cause.
-func (m *services) cancel() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stop != nil {
-		m.stop()
+func (se *services) cancel() {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	if se.stop != nil {
+		se.stop()
 	}
 }
 
-func (m *services) wait() { m.work.Wait() }
+func (se *services) wait() { se.work.Wait() }
 
 // goRecover is Agent.goRecover for goroutines that wait must wait for.
-func (m *services) goRecover(what string, f func()) {
-	m.work.Add(1)
-	m.agent.goRecover(what, func() {
-		defer m.work.Done()
+func (se *services) goRecover(what string, f func()) {
+	se.work.Add(1)
+	se.agent.goRecover(what, func() {
+		defer se.work.Done()
 		f()
 	})
 }
 
 // startInOrder starts each service when the one before is ready or has had readyTimeout.
-func (m *services) startInOrder(ctx context.Context, list []*service) {
+func (se *services) startInOrder(ctx context.Context, list []*service) {
 	for _, s := range list {
 		ready := make(chan struct{})
-		m.goRecover("service "+s.Name, func() { m.supervise(ctx, s, ready) })
+		se.goRecover("service "+s.Name, func() { se.supervise(ctx, s, ready) })
 		select {
 		case <-ready:
 		case <-ctx.Done():
 		case <-time.After(readyTimeout):
-			m.agent.Log.Warn("service is not ready, going on without", "service", s.Name)
+			se.agent.Log.Warn("service is not ready, going on without", "service", s.Name)
 		}
 	}
 }
 
 // supervise runs the service again and again, with a growing delay. It closes ready when the
 // service is ready for the first time.
-func (m *services) supervise(ctx context.Context, s *service, ready chan struct{}) {
+func (se *services) supervise(ctx context.Context, s *service, ready chan struct{}) {
 	var once sync.Once
 	delay := minRestart
 	for restart := false; ctx.Err() == nil; restart = true {
 		if restart {
-			m.restarted(s)
+			se.restarted(s)
 		}
 		began := time.Now()
-		m.set(s, protocol.ServiceStarting, "")
-		err := m.runOnce(ctx, s, func() { once.Do(func() { close(ready) }) })
+		se.set(s, protocol.ServiceStarting, "")
+		err := se.runOnce(ctx, s, func() { once.Do(func() { close(ready) }) })
 		if ctx.Err() != nil {
 			break
 		}
 		if time.Since(began) > stableAfter {
 			delay = minRestart
 		}
-		m.set(s, protocol.ServiceFailed, err.Error())
+		se.set(s, protocol.ServiceFailed, err.Error())
 		s.log.Write([]byte("agentbox: " + err.Error() + "\n"))
 		select {
 		case <-ctx.Done():
@@ -134,43 +134,43 @@ func (m *services) supervise(ctx context.Context, s *service, ready chan struct{
 		// A service that cannot start takes less and less of the box's time.
 		delay = min(2*delay, maxRestart)
 	}
-	m.set(s, protocol.ServiceStopped, "")
+	se.set(s, protocol.ServiceStopped, "")
 	s.log.Close()
 }
 
 // runOnce runs the service until its main process ends, and then ends what that left behind. It
 // says how the main process ended, always as an error: a service is not expected to end. It calls
 // ready when the service's check succeeds.
-func (m *services) runOnce(ctx context.Context, s *service, ready func()) error {
+func (se *services) runOnce(ctx context.Context, s *service, ready func()) error {
 	commandEnd, agentEnd, err := newPipe(false)
 	if err != nil {
 		return err
 	}
-	p, err := m.launch(s, s.Run, []int{devNull(), commandEnd, commandEnd})
+	p, err := se.launch(s, s.Run, []int{devNull(), commandEnd, commandEnd})
 	if err != nil {
 		agentEnd.Close()
 		return err
 	}
-	m.goRecover("log of "+s.Name, func() { s.log.Copy(agentEnd) })
-	m.set(s, protocol.ServiceStarting, "")
+	se.goRecover("log of "+s.Name, func() { s.log.Copy(agentEnd) })
+	se.set(s, protocol.ServiceStarting, "")
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var checks sync.WaitGroup
 	checks.Add(1)
-	m.goRecover("check of "+s.Name, func() {
+	se.goRecover("check of "+s.Name, func() {
 		defer checks.Done()
-		if m.awaitReady(ctx, s) {
-			m.set(s, protocol.ServiceReady, "")
+		if se.awaitReady(ctx, s) {
+			se.set(s, protocol.ServiceReady, "")
 			ready()
 		}
 	})
 	// Stopping the services ends this one's main process.
-	end := context.AfterFunc(ctx, func() { m.agent.spawner.signal(p, syscall.SIGTERM) })
+	end := context.AfterFunc(ctx, func() { se.agent.spawner.signal(p, syscall.SIGTERM) })
 	<-p.done
 	end()
 	stop()
 	checks.Wait() // so that a check that is late does not overwrite how the service ended
-	m.killLeftovers(s, p)
+	se.killLeftovers(s, p)
 	if p.status.Signaled() {
 		return fmt.Errorf("ended by signal %d (%s)", p.status.Signal(), p.status.Signal())
 	}
@@ -181,10 +181,10 @@ func (m *services) runOnce(ctx context.Context, s *service, ready func()) error 
 // hold the ports and files that the next start needs. With a cgroup, that is everything the service
 // started; without one (gVisor), what is still in p's process group. SIGKILL follows SIGTERM after
 // termGrace.
-func (m *services) killLeftovers(s *service, p *process) {
-	dir, opened, err := m.agent.Machine.Cgroup(s.group())
+func (se *services) killLeftovers(s *service, p *process) {
+	dir, opened, err := se.agent.Machine.Cgroup(s.group())
 	if err != nil {
-		m.agent.Log.Warn("cannot end what a service left behind", "service", s.Name, "err", err)
+		se.agent.Log.Warn("cannot end what a service left behind", "service", s.Name, "err", err)
 		return
 	}
 	opened()
@@ -199,7 +199,7 @@ func (m *services) killLeftovers(s *service, p *process) {
 	group := &cgroups{dir: dir.Name()}
 	terminate(group, termGrace)
 	if err := group.kill(); err != nil {
-		m.agent.Log.Warn("cannot end what a service left behind", "service", s.Name, "err", err)
+		se.agent.Log.Warn("cannot end what a service left behind", "service", s.Name, "err", err)
 	}
 }
 
@@ -207,12 +207,12 @@ func (m *services) killLeftovers(s *service, p *process) {
 func (s *service) group() string { return "services/" + path.Base(s.Name) }
 
 // launch runs a line of shell as the service's user and closes the files.
-func (m *services) launch(s *service, line string, files []int) (*process, error) {
+func (se *services) launch(s *service, line string, files []int) (*process, error) {
 	defer closeDescriptors(files)
 	env := map[string]string{}
 	maps.Copy(env, s.Env)
-	return m.agent.launch(command{
-		user: m.agent.ownUser(), path: "/bin/sh", argv: []string{"sh", "-c", line}, env: env,
+	return se.agent.launch(command{
+		user: se.agent.ownUser(), path: "/bin/sh", argv: []string{"sh", "-c", line}, env: env,
 		group: s.group(), files: files,
 	})
 }
@@ -228,9 +228,9 @@ func devNull() int {
 }
 
 // awaitReady checks until the service is ready, and returns false if it ended before.
-func (m *services) awaitReady(ctx context.Context, s *service) bool {
+func (se *services) awaitReady(ctx context.Context, s *service) bool {
 	for wait := minCheck; ctx.Err() == nil; wait = min(2*wait, maxCheck) {
-		if m.check(ctx, s) {
+		if se.check(ctx, s) {
 			return ctx.Err() == nil
 		}
 		select {
@@ -243,10 +243,10 @@ func (m *services) awaitReady(ctx context.Context, s *service) bool {
 
 // check reports whether a service is ready: its command succeeds, its port accepts a connection,
 // or, with neither, it runs.
-func (m *services) check(ctx context.Context, s *service) bool {
+func (se *services) check(ctx context.Context, s *service) bool {
 	switch {
 	case s.Ready != "":
-		return m.checkCommand(ctx, s)
+		return se.checkCommand(ctx, s)
 	case s.Port != 0:
 		for _, host := range []string{"127.0.0.1", "::1"} {
 			conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(s.Port)), time.Second)
@@ -262,9 +262,9 @@ func (m *services) check(ctx context.Context, s *service) bool {
 
 // checkCommand runs the readiness command as the service's user. It has to succeed within
 // checkTimeout.
-func (m *services) checkCommand(ctx context.Context, s *service) bool {
+func (se *services) checkCommand(ctx context.Context, s *service) bool {
 	null := devNull()
-	p, err := m.launch(s, s.Ready, []int{null, null, null})
+	p, err := se.launch(s, s.Ready, []int{null, null, null})
 	if err != nil {
 		return false
 	}
@@ -273,33 +273,33 @@ func (m *services) checkCommand(ctx context.Context, s *service) bool {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		m.agent.spawner.signal(p, syscall.SIGKILL)
+		se.agent.spawner.signal(p, syscall.SIGKILL)
 		<-p.done
 	}
 	return p.status.Exited() && p.status.ExitStatus() == 0
 }
 
 // set changes a service's state.
-func (m *services) set(s *service, state protocol.ServiceState, failure string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (se *services) set(s *service, state protocol.ServiceState, failure string) {
+	se.mu.Lock()
+	defer se.mu.Unlock()
 	if s.status.State != state {
 		s.status.Since = time.Now()
 	}
 	s.status.State, s.status.Error = state, failure
 }
 
-func (m *services) restarted(s *service) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (se *services) restarted(s *service) {
+	se.mu.Lock()
+	defer se.mu.Unlock()
 	s.status.Restarts++
 }
 
-func (m *services) status() []protocol.ServiceStatus {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make([]protocol.ServiceStatus, 0, len(m.list))
-	for _, s := range m.list {
+func (se *services) status() []protocol.ServiceStatus {
+	se.mu.Lock()
+	defer se.mu.Unlock()
+	all := make([]protocol.ServiceStatus, 0, len(se.list))
+	for _, s := range se.list {
 		all = append(all, s.status)
 	}
 	return all

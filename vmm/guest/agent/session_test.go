@@ -200,17 +200,17 @@ type torn struct {
 	at int
 }
 
-func (c *torn) Write(b []byte) (int, error) {
-	at := min(c.at, len(b))
-	c.at = 0
-	n, err := c.Conn.Write(b[:at])
+func (t *torn) Write(b []byte) (int, error) {
+	at := min(t.at, len(b))
+	t.at = 0
+	n, err := t.Conn.Write(b[:at])
 	if err != nil || at == len(b) {
 		return n, err
 	}
 	if at > 0 {
 		time.Sleep(100 * time.Millisecond) // for SSH to read it
 	}
-	more, err := c.Conn.Write(b[at:])
+	more, err := t.Conn.Write(b[at:])
 	return n + more, err
 }
 

@@ -85,4 +85,4 @@ func (discardChannel) Write(p []byte) (int, error)                    { return l
 func (discardChannel) Close() error                                   { return nil }
 func (discardChannel) CloseWrite() error                              { return nil }
 func (discardChannel) SendRequest(string, bool, []byte) (bool, error) { return true, nil }
-func (c discardChannel) Stderr() io.ReadWriter                        { return c }
+func (d discardChannel) Stderr() io.ReadWriter                        { return d }

@@ -70,16 +70,16 @@ func patch(f *os.File, root *Inode) error {
 }
 
 // open reads the superblock and returns the nid of the root directory.
-func (m *patcher) open() (root uint64, err error) {
-	_, err = m.file.ReadAt(m.super[:], superOffset)
-	m.blocks = binary.LittleEndian.Uint32(m.super[superBlocks:])
-	return uint64(binary.LittleEndian.Uint16(m.super[superRootNid:])), err
+func (p *patcher) open() (root uint64, err error) {
+	_, err = p.file.ReadAt(p.super[:], superOffset)
+	p.blocks = binary.LittleEndian.Uint32(p.super[superBlocks:])
+	return uint64(binary.LittleEndian.Uint16(p.super[superRootNid:])), err
 }
 
 // directory mends a directory and everything below it, in the order of names, so that equal trees
 // give equal bytes.
-func (m *patcher) directory(dir *Inode, nid uint64) error {
-	list, err := m.readDir(nid)
+func (p *patcher) directory(dir *Inode, nid uint64) error {
+	list, err := p.readDir(nid)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (m *patcher) directory(dir *Inode, nid uint64) error {
 		if !ok {
 			return fmt.Errorf("the new image lacks %q", name)
 		}
-		if err := m.entry(dir.Child(name), d); err != nil {
+		if err := p.entry(dir.Child(name), d); err != nil {
 			return fmt.Errorf("%.80q: %w", name, err)
 		}
 	}
@@ -97,28 +97,28 @@ func (m *patcher) directory(dir *Inode, nid uint64) error {
 
 // entry mends one name. The library has made an empty file for every further name of an inode; here
 // the name gets the nid of the first one.
-func (m *patcher) entry(ino *Inode, d dirent) error {
+func (p *patcher) entry(ino *Inode, d dirent) error {
 	if ino.IsDir() {
-		return m.directory(ino, d.nid)
+		return p.directory(ino, d.nid)
 	}
-	if first, ok := m.first[ino]; ok {
-		m.again++
-		_, err := m.file.WriteAt(binary.LittleEndian.AppendUint64(nil, first), d.offset)
+	if first, ok := p.first[ino]; ok {
+		p.again++
+		_, err := p.file.WriteAt(binary.LittleEndian.AppendUint64(nil, first), d.offset)
 		return err
 	}
-	m.first[ino] = d.nid
+	p.first[ino] = d.nid
 	if ino.Type() != TypeRegular {
 		return nil
 	}
-	return m.outline(d.nid)
+	return p.outline(d.nid)
 }
 
 // outline moves the bytes of a small file, which the library puts right after the inode, into a
 // block of their own. They have to be aligned to a page: Linux copies them when the file is mapped,
 // but gVisor maps the image's own pages, and SIGBUS kills a program that maps such a file, as libc
 // does with its locales.
-func (m *patcher) outline(nid uint64) error {
-	ino, err := m.inode(nid)
+func (p *patcher) outline(nid uint64) error {
+	ino, err := p.inode(nid)
 	if err != nil || ino.layout != layoutInline || ino.size == 0 {
 		return err
 	}
@@ -126,21 +126,21 @@ func (m *patcher) outline(nid uint64) error {
 		return fmt.Errorf("a file of %d bytes behind its inode", ino.size)
 	}
 	block := make([]byte, blockSize)
-	if _, err := m.file.ReadAt(block[:ino.size], ino.data); err != nil {
+	if _, err := p.file.ReadAt(block[:ino.size], ino.data); err != nil {
 		return err
 	}
-	if _, err := m.file.WriteAt(block, int64(m.blocks)*blockSize); err != nil {
+	if _, err := p.file.WriteAt(block, int64(p.blocks)*blockSize); err != nil {
 		return err
 	}
 	var head [inodeAddress + 4]byte
-	if _, err := m.file.ReadAt(head[:], ino.at); err != nil {
+	if _, err := p.file.ReadAt(head[:], ino.at); err != nil {
 		return err
 	}
 	format := binary.LittleEndian.Uint16(head[:])
 	binary.LittleEndian.PutUint16(head[:], format&^layoutMask|layoutPlain)
-	binary.LittleEndian.PutUint32(head[inodeAddress:], m.blocks)
-	m.blocks++
-	_, err = m.file.WriteAt(head[:], ino.at)
+	binary.LittleEndian.PutUint32(head[inodeAddress:], p.blocks)
+	p.blocks++
+	_, err = p.file.WriteAt(head[:], ino.at)
 	return err
 }
 
@@ -153,11 +153,11 @@ type inode struct {
 }
 
 // inode reads an inode. Layouts other than the two that the library writes are an error.
-func (m *patcher) inode(nid uint64) (inode, error) {
-	meta := int64(binary.LittleEndian.Uint32(m.super[superMetaAddr:])) * blockSize
+func (p *patcher) inode(nid uint64) (inode, error) {
+	meta := int64(binary.LittleEndian.Uint32(p.super[superMetaAddr:])) * blockSize
 	ino := inode{at: meta + int64(nid)*slotSize}
 	var b [slotSize]byte
-	if _, err := m.file.ReadAt(b[:], ino.at); err != nil {
+	if _, err := p.file.ReadAt(b[:], ino.at); err != nil {
 		return ino, err
 	}
 	// Bit 0 of the format tells the extended inode of 64 bytes from the compact one of 32.
@@ -187,15 +187,15 @@ type dirent struct {
 }
 
 // readDir reads the entries of a directory, block by block: each block is a list of its own.
-func (m *patcher) readDir(nid uint64) (map[string]dirent, error) {
-	ino, err := m.inode(nid)
+func (p *patcher) readDir(nid uint64) (map[string]dirent, error) {
+	ino, err := p.inode(nid)
 	if err != nil {
 		return nil, err
 	}
 	list := map[string]dirent{}
 	for done := int64(0); done < ino.size; done += blockSize {
 		block := make([]byte, min(blockSize, ino.size-done))
-		if _, err := m.file.ReadAt(block, ino.data+done); err != nil {
+		if _, err := p.file.ReadAt(block, ino.data+done); err != nil {
 			return nil, err
 		}
 		if err := parseDirents(block, ino.data+done, list); err != nil {

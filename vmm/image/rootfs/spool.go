@@ -50,9 +50,9 @@ type spooled struct {
 	offset, size int64
 }
 
-func (c spooled) Open() (io.ReadCloser, error) {
-	if err := c.spool.buffer.Flush(); err != nil {
+func (s spooled) Open() (io.ReadCloser, error) {
+	if err := s.spool.buffer.Flush(); err != nil {
 		return nil, fmt.Errorf("write temporary file: %w", err)
 	}
-	return Section{c.spool.file, c.offset, c.size}.Open()
+	return Section{s.spool.file, s.offset, s.size}.Open()
 }

@@ -110,21 +110,21 @@ type viewInfo struct {
 	nlink int
 }
 
-func (i viewInfo) Name() string       { return i.name }
-func (i viewInfo) Size() int64        { return i.size }
-func (i viewInfo) ModTime() time.Time { return i.ino.ModTime }
-func (i viewInfo) IsDir() bool        { return i.ino.IsDir() }
-func (i viewInfo) Mode() fs.FileMode  { return goMode(i.ino.Mode) }
+func (v viewInfo) Name() string       { return v.name }
+func (v viewInfo) Size() int64        { return v.size }
+func (v viewInfo) ModTime() time.Time { return v.ino.ModTime }
+func (v viewInfo) IsDir() bool        { return v.ino.IsDir() }
+func (v viewInfo) Mode() fs.FileMode  { return goMode(v.ino.Mode) }
 
 // Sys implements fs.FileInfo with what the library reads of it.
-func (i viewInfo) Sys() any {
+func (v viewInfo) Sys() any {
 	st := &erofs.Stat{
-		Rdev: i.ino.Device, UID: i.ino.UID, GID: i.ino.GID, Nlink: i.nlink,
-		Mtime: uint64(i.ino.ModTime.Unix()), MtimeNs: uint32(i.ino.ModTime.Nanosecond()),
+		Rdev: v.ino.Device, UID: v.ino.UID, GID: v.ino.GID, Nlink: v.nlink,
+		Mtime: uint64(v.ino.ModTime.Unix()), MtimeNs: uint32(v.ino.ModTime.Nanosecond()),
 	}
-	if len(i.ino.Xattrs) > 0 {
-		st.Xattrs = make(map[string]string, len(i.ino.Xattrs))
-		for name, value := range i.ino.Xattrs {
+	if len(v.ino.Xattrs) > 0 {
+		st.Xattrs = make(map[string]string, len(v.ino.Xattrs))
+		for name, value := range v.ino.Xattrs {
 			if acl := aclNames[name]; acl != "" {
 				name = acl
 			}
@@ -140,25 +140,25 @@ type viewFile struct {
 	r    io.ReadCloser
 }
 
-func (f *viewFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (v *viewFile) Stat() (fs.FileInfo, error) { return v.info, nil }
 
-func (f *viewFile) Read(p []byte) (int, error) {
-	if f.r == nil {
-		if f.info.ino.Content == nil {
+func (v *viewFile) Read(p []byte) (int, error) {
+	if v.r == nil {
+		if v.info.ino.Content == nil {
 			return 0, io.EOF
 		}
-		r, err := f.info.ino.Content.Open()
+		r, err := v.info.ino.Content.Open()
 		if err != nil {
 			return 0, err
 		}
-		f.r = r
+		v.r = r
 	}
-	return f.r.Read(p)
+	return v.r.Read(p)
 }
 
-func (f *viewFile) Close() error {
-	if f.r == nil {
+func (v *viewFile) Close() error {
+	if v.r == nil {
 		return nil
 	}
-	return f.r.Close()
+	return v.r.Close()
 }

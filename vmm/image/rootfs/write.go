@@ -38,18 +38,20 @@ type progressFile struct {
 	done     int64
 }
 
-func (w *progressFile) Write(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
+func (pf *progressFile) Write(p []byte) (int, error) {
+	if err := pf.ctx.Err(); err != nil {
 		return 0, err
 	}
-	n, err := w.f.Write(p)
-	w.done += int64(n)
-	if w.progress != nil {
-		w.progress(w.done)
+	n, err := pf.f.Write(p)
+	pf.done += int64(n)
+	if pf.progress != nil {
+		pf.progress(pf.done)
 	}
 	return n, err
 }
 
-func (w *progressFile) Seek(offset int64, whence int) (int64, error) { return w.f.Seek(offset, whence) }
+func (pf *progressFile) Seek(offset int64, whence int) (int64, error) {
+	return pf.f.Seek(offset, whence)
+}
 
 var _ io.WriteSeeker = (*progressFile)(nil)
