@@ -9,8 +9,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/conversations"
 	"agentbox/agentbox/host/flags"
-	"agentbox/agentbox/host/recall"
 	"agentbox/agentbox/task/agents"
 	"agentbox/agentbox/toolchain"
 	"agentbox/agentbox/workspace"
@@ -74,11 +74,11 @@ func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Pro
 	if len(rec.Histories) == 0 || b.supervisor() == nil {
 		return nil
 	}
-	places := map[string]recall.Place{}
+	places := map[string]conversations.Place{}
 	for agent, dirs := range rec.Histories {
-		places[agent] = recall.Place{Dirs: dirs, Save: rec.HistorySaves[agent]}
+		places[agent] = conversations.Place{Dirs: dirs, Save: rec.HistorySaves[agent]}
 	}
-	return m.recall.Save(ctx, m.recallBox(rec), places, progress)
+	return m.conversations.Save(ctx, m.conversationBox(rec), places, progress)
 }
 
 // wakeTimeout is how long a paused box may take to wake before it is dropped. A resume that is under
@@ -104,12 +104,12 @@ func (m *Manager) keepLastHistory(ctx context.Context, b *box, progress agentbox
 	return context.Cause(ctx)
 }
 
-// recallBox is a box as package recall sees it.
-func (m *Manager) recallBox(rec record) recall.Box {
-	return recall.Box{
+// conversationBox is a box as package conversations sees it.
+func (m *Manager) conversationBox(rec record) conversations.Box {
+	return conversations.Box{
 		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.ScopeOf(rec.subject()).Project.ID(),
-		Open: func(ctx context.Context) (recall.Guest, error) {
-			return recall.Open(ctx, rec.address(m.home), rec.User)
+		Open: func(ctx context.Context) (conversations.Guest, error) {
+			return conversations.Open(ctx, rec.address(m.home), rec.User)
 		},
 	}
 }
@@ -135,7 +135,7 @@ func (m *Manager) restoreHistory(ctx context.Context, b *box, agent agents.Profi
 		return err
 	}
 	m.keepHistory(ctx, b, progress)
-	if err := m.recall.Restore(ctx, m.recallBox(rec), agent.Name, agent.Restore); err != nil {
+	if err := m.conversations.Restore(ctx, m.conversationBox(rec), agent.Name, agent.Restore); err != nil {
 		progress.Note(agent.Name + " does not remember earlier conversations in box " + rec.Box.Name + ": " + err.Error())
 	}
 	return nil

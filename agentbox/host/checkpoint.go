@@ -3,11 +3,14 @@ package host
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/templates"
 )
 
@@ -96,4 +99,58 @@ func (m *machines) rollback(ctx context.Context, b *box, dir string, template *t
 		return err
 	}
 	return errors.Join(m.disk.sweep(rec), m.restored(ctx, b, progress))
+}
+
+// Checkpoint saves memory, disks and workspace of a box, to roll back to. The box stands still
+// meanwhile and goes on. The save is complete before the record names it, so a checkpoint that is
+// listed can be rolled back to.
+func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, progress agentbox.Progress) (agentbox.Checkpoint, error) {
+	if req.Name != "" {
+		if err := checkName(req.Name); err != nil {
+			return agentbox.Checkpoint{}, err
+		}
+	}
+	b, err := m.boxes.find(ctx, req.BoxRef)
+	if err != nil {
+		return agentbox.Checkpoint{}, err
+	}
+	// The saved state of a pause fits the disks only until the machine runs again.
+	if b.state(m.home) == agentbox.Paused {
+		if err := m.ensureRunning(ctx, b, progress); err != nil {
+			return agentbox.Checkpoint{}, err
+		}
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	rec, s := b.record(), b.supervisor()
+	if s == nil {
+		return agentbox.Checkpoint{}, notRunning(rec)
+	}
+	for _, c := range rec.Box.Checkpoint {
+		if req.Name != "" && c.Name == req.Name {
+			return agentbox.Checkpoint{}, agentbox.Errorf(agentbox.Exists, "box %s already has a checkpoint %s", rec.Box.Name, c.Name)
+		}
+	}
+	// A checkpoint that could never be restored must not be listed.
+	if err := m.templates.CheckSavable(ctx, rec.machine(m.home), rec.Box.Template, "checkpointed"); err != nil {
+		return agentbox.Checkpoint{}, err
+	}
+	c := agentbox.Checkpoint{ID: agentbox.NewBoxID().String(), Name: req.Name, Template: rec.Box.Template, Created: time.Now().UTC()}
+	dir := filepath.Join(rec.names(m.home).Checkpoints(), c.ID)
+	// The supervisor makes dir itself, by a rename when the save is complete.
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return c, agentbox.MarkNoSpace(err)
+	}
+	end := progress.Begin("checkpoint", rec.Box.Name)
+	if err := s.Save(ctx, api.SaveRequest{Dir: dir}); err != nil {
+		return c, agentbox.MarkNoSpace(err)
+	}
+	end("")
+	c.Bytes = home.DiskUsage(dir)
+	// A new slice: copies of the record share the old one.
+	rec.Box.Checkpoint = append(rec.Box.Checkpoint[:len(rec.Box.Checkpoint):len(rec.Box.Checkpoint)], c)
+	if err := b.commit(m.home, rec); err != nil {
+		return c, errors.Join(err, os.RemoveAll(dir))
+	}
+	return c, nil
 }

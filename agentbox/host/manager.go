@@ -13,12 +13,12 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/capacity"
 	"agentbox/agentbox/host/consent"
+	"agentbox/agentbox/host/conversations"
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/keyed"
 	"agentbox/agentbox/host/prune"
-	"agentbox/agentbox/host/recall"
 	"agentbox/agentbox/host/recipes"
 	"agentbox/agentbox/host/remotes"
 	"agentbox/agentbox/host/serving"
@@ -81,12 +81,12 @@ type Manager struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // goroutines of the Manager
 
-	chooser   isolation.Chooser
-	consent   consent.Approvals
-	setup     *setup.Setup
-	recall    *recall.Recall
-	templates *templates.Templates
-	pool      *templates.Pool[record, *box]
+	chooser       isolation.Chooser
+	consent       consent.Approvals
+	setup         *setup.Setup
+	conversations *conversations.Keeper
+	templates     *templates.Templates
+	pool          *templates.Pool[record, *box]
 
 	boxes    *table
 	disk     disk
@@ -126,7 +126,7 @@ func New(cfg Config) (*Manager, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	// What an earlier daemon was writing outside of boxes takes space, and hinders nothing.
-	if err := errors.Join(snapshot.Sweep(cfg.Home.Mirrors()), m.recall.Sweep(), durable.Sweep(cfg.Home.State(), emptyPrefix+"*")); err != nil {
+	if err := errors.Join(snapshot.Sweep(cfg.Home.Mirrors()), m.conversations.Sweep(), durable.Sweep(cfg.Home.State(), emptyPrefix+"*")); err != nil {
 		cfg.Log.Warn("cannot remove what an earlier daemon left", "error", err)
 	}
 	// From here on goroutines run, which Close waits for.
@@ -199,7 +199,7 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.supervisor() != nil }, Remove: m.maker.remove, Log: cfg.Log,
 	})
 	m.maker.pool = m.pool
-	m.recall = &recall.Recall{Home: cfg.Home, Log: cfg.Log}
+	m.conversations = &conversations.Keeper{Home: cfg.Home, Log: cfg.Log}
 	m.Work = work.Work{Home: cfg.Home, Enter: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (work.Box, error) {
 		b, err := m.findRunning(ctx, ref, progress)
 		if err != nil {

@@ -18,7 +18,7 @@
 // serves it too. Everything else is dialled and passes, with its visible parts checked. web is a
 // net/http server behind a strict check of HTTP/1 (framing.go, head.go). Its httputil.ReverseProxy
 // sends each request with its secrets (secrets.go) and redacts them from the response (redact.go,
-// frameredactor.go).
+// redactwebsocket.go).
 //
 // Invariants:
 //

@@ -1,11 +1,11 @@
-// Package recall keeps agents' conversations by project and gives them to later boxes, so that an
+// Package conversations keeps agents' conversations by project and gives them to later boxes, so that an
 // agent does not forget them with a reset or a new box. It wakes no box; its caller does. Nothing
 // fails because of it: a box that does not answer within half a minute loses its latest
 // conversations, and the user is told.
 //
-// There is one archive for each project and agent (home.Sessions), which package history merges.
-// Its files are data from boxes; history bounds their number and size and decides what is kept.
-package recall
+// There is one archive for each project and agent (home.Sessions), which package conversation merges.
+// Its files are data from boxes; conversation bounds their number and size and decides what is kept.
+package conversations
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
+	"agentbox/agentbox/conversation"
 	"agentbox/agentbox/durable"
-	"agentbox/agentbox/history"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/keyed"
 )
@@ -31,12 +31,12 @@ import (
 const (
 	historyTimeout = 30 * time.Second // for getting or restoring conversations
 	scriptTimeout  = 2 * time.Minute  // for an agent's own program that exports or imports them, besides
-	// Bytes that are read from a box; history keeps less.
-	maxHistory = 4 * history.MaxBytes
+	// Bytes that are read from a box; conversation keeps less.
+	maxHistory = 4 * conversation.MaxBytes
 )
 
-// Recall has the conversations of a home. One caller at a time merges those of a project and agent.
-type Recall struct {
+// Keeper has the conversations of a home. One caller at a time merges those of a project and agent.
+type Keeper struct {
 	Home home.Home
 	Log  *slog.Logger
 	keys keyed.Locks
@@ -82,7 +82,7 @@ func timeout(script string) time.Duration {
 // Save saves the conversations in a box, by agent, and returns the agents that have none there. It
 // takes half a minute for each at most, and longer only with a script; what cannot be kept is
 // reported.
-func (r *Recall) Save(ctx context.Context, b Box, places map[string]Place, progress agentbox.Progress) (without []string) {
+func (r *Keeper) Save(ctx context.Context, b Box, places map[string]Place, progress agentbox.Progress) (without []string) {
 	for _, agent := range slices.Sorted(maps.Keys(places)) {
 		limited, cancel := context.WithTimeout(ctx, timeout(places[agent].Save))
 		files, err := r.saveAgent(limited, b, agent, places[agent])
@@ -91,7 +91,7 @@ func (r *Recall) Save(ctx context.Context, b Box, places map[string]Place, progr
 			without = append(without, agent)
 		}
 		if err != nil {
-			r.Log.Warn("cannot keep an agent's history", "box", b.ID, "agent", agent, "error", err)
+			r.Log.Warn("cannot keep the conversations of an agent", "box", b.ID, "agent", agent, "error", err)
 			progress.Note("what " + agent + " remembers of its latest conversations in box " + b.Name + " is not kept: " + err.Error())
 		}
 	}
@@ -101,7 +101,7 @@ func (r *Recall) Save(ctx context.Context, b Box, places map[string]Place, progr
 // saveAgent merges the conversations of one agent into its archive. The temporary files are in the
 // archive's directory, so that the last step is a rename. It returns how many files the box has. A
 // script that fails is an error once what it has written is kept.
-func (r *Recall) saveAgent(ctx context.Context, b Box, agent string, p Place) (files int, err error) {
+func (r *Keeper) saveAgent(ctx context.Context, b Box, agent string, p Place) (files int, err error) {
 	kept := r.archivePath(b, agent)
 	defer r.keys.Lock(kept)()
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
@@ -135,10 +135,10 @@ func (r *Recall) saveAgent(ctx context.Context, b Box, agent string, p Place) (f
 	if failed != nil {
 		return 0, failed
 	}
-	return history.Count(fresh, p.Dirs)
+	return conversation.Count(fresh, p.Dirs)
 }
 
-// merge merges fresh into the archive kept, which is replaced as a whole. history decides where
+// merge merges fresh into the archive kept, which is replaced as a whole. conversation decides where
 // both have a file.
 func merge(kept string, fresh *os.File, dirs []string) error {
 	var before io.ReadSeeker
@@ -154,7 +154,7 @@ func merge(kept string, fresh *os.File, dirs []string) error {
 		return err
 	}
 	defer os.Remove(out.Name()) // after the rename there is no such file
-	err = history.Merge(out, fresh, before, dirs)
+	err = conversation.Merge(out, fresh, before, dirs)
 	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return err
 	}
@@ -170,18 +170,18 @@ func errTooLarge() error {
 }
 
 // archivePath is the archive of an agent's conversations about a project.
-func (r *Recall) archivePath(b Box, agent string) string {
+func (r *Keeper) archivePath(b Box, agent string) string {
 	return filepath.Join(r.Home.Sessions(b.Project, agent), "kept.tar")
 }
 
 // Sweep removes what a killed daemon was writing. The caller is the next one, before it uses r.
-func (r *Recall) Sweep() error {
+func (r *Keeper) Sweep() error {
 	return durable.Sweep(r.Home.Sessions("", ""), "*/*/.tmp-*")
 }
 
 // Restore unpacks the archive of an agent in a box, as the box's user, and then runs script there,
 // unless it is "". Without an archive it does nothing.
-func (r *Recall) Restore(ctx context.Context, b Box, agent, script string) error {
+func (r *Keeper) Restore(ctx context.Context, b Box, agent, script string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout(script))
 	defer cancel()
 	f, err := os.Open(r.archivePath(b, agent))

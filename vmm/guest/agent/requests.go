@@ -5,7 +5,6 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -81,20 +80,4 @@ func (a *Agent) request(name string, payload []byte) (any, error) {
 		return a.Machine.Stats()
 	}
 	return nil, fmt.Errorf("unknown request %q", name)
-}
-
-// clockSlack is the error of the guest's clock that is left alone.
-const clockSlack = 20 * time.Millisecond
-
-// setClock steps the clock to that of a ThawRequest if it is off. A request without a time steps
-// nothing.
-func (a *Agent) setClock(payload []byte) error {
-	var r protocol.ThawRequest
-	if err := json.Unmarshal(payload, &r); err != nil {
-		return fmt.Errorf("malformed request: %w", err)
-	}
-	if r.Time.IsZero() || time.Until(r.Time).Abs() < clockSlack {
-		return nil
-	}
-	return a.Machine.SetClock(r.Time)
 }
