@@ -77,7 +77,7 @@ func onUserNetwork(argv []string) []string {
 // scripts run as.
 func (c *qemuUser) enter(ctx context.Context) error {
 	var err error
-	if c.client, err = guest.Connect(ctx, c.machine, guest.NewHello("qemu-user")); err != nil {
+	if c.client, err = guest.Greet(ctx, c.machine, guest.NewHello("qemu-user")); err != nil {
 		return err
 	}
 	return c.client.Attach(ctx, protocol.AttachRequest{User: "root"})

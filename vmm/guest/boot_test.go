@@ -96,7 +96,7 @@ func (r *rig) greet(m vmm.Machine, hostname string, attach bool) *guest.Client {
 	if attach {
 		hello.Attach = json.RawMessage(`{"workspace": true}`)
 	}
-	c, err := guest.Connect(r.Context(), m, hello)
+	c, err := guest.Greet(r.Context(), m, hello)
 	r.ok(err)
 	return c
 }

@@ -2,7 +2,7 @@
 // guest's life, and offers the agent's functions as methods with deadlines. It starts no machine,
 // and trusts nothing that comes from a guest.
 //
-// The supervisor calls Connect with a machine's stream when the machine was booted, restored or
+// The supervisor calls Greet with a machine's stream when the machine was booted, restored or
 // resumed, and uses the Client for as long as the machine runs. Commands, files and ports go over
 // the Client's SSH connection (agentbox/environment). A life ends when the next Hello is sent on
 // the same stream, or with the machine, to which the stream belongs.

@@ -21,7 +21,7 @@ import (
 	"agentbox/vmm/runqueue"
 )
 
-// BootTimeout bounds Connect: long enough for a cold boot under emulation, which takes 6 seconds.
+// BootTimeout bounds Greet: long enough for a cold boot under emulation, which takes 6 seconds.
 // As with every time that a guest is given, it stands still while the machine waits for a processor.
 const BootTimeout = 3 * time.Minute
 
@@ -34,15 +34,15 @@ type Machine interface {
 	PIDs() []int
 }
 
-// Connect begins a life of the guest in a machine with hello and logs in. The host needs no key,
+// Greet begins a life of the guest in a machine with hello and logs in. The host needs no key,
 // since only it can write to the machine's stream. What the stream still holds of an earlier life is dropped,
 // and the Client of that life must not be used any more. Closing the Client does not close the
 // stream.
 //
-// When Connect fails, the guest must be killed. Errors have code Timeout or Unavailable; one that
+// When Greet fails, the guest must be killed. Errors have code Timeout or Unavailable; one that
 // wraps *Refused comes from the guest itself. Lives begin one at a time on a stream, and nothing
 // else may read from it.
-func Connect(ctx context.Context, m Machine, hello protocol.Hello) (*Client, error) {
+func Greet(ctx context.Context, m Machine, hello protocol.Hello) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
 	}
@@ -54,7 +54,7 @@ func Connect(ctx context.Context, m Machine, hello protocol.Hello) (*Client, err
 		return nil, unavailable(err)
 	}
 	release := context.AfterFunc(ctx, func() { stream.SetDeadline(past) })
-	c, err := handshake(conn, hello)
+	c, err := sayHello(conn, hello)
 	if !release() && err == nil {
 		err = context.Cause(ctx) // the stream was cut at the last moment
 	}
@@ -69,7 +69,7 @@ func Connect(ctx context.Context, m Machine, hello protocol.Hello) (*Client, err
 	return c, nil
 }
 
-// unavailable gives an error of Connect its code and a hint. The error of a cancelled context
+// unavailable gives an error of Greet its code and a hint. The error of a cancelled context
 // stays.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) {
@@ -85,9 +85,9 @@ func unavailable(err error) error {
 	return agentbox.Errorf(code, "the guest agent does not answer: %w", err).WithHint("see the box's console log")
 }
 
-// handshake sends the hello and logs in. The login's first bytes follow the hello at once; its
+// sayHello sends the hello and logs in. The login's first bytes follow the hello at once; its
 // first read waits for the Ready.
-func handshake(conn *lifeConn, hello protocol.Hello) (*Client, error) {
+func sayHello(conn *lifeConn, hello protocol.Hello) (*Client, error) {
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), hello.HostKey)
 	if err != nil {
 		return nil, fmt.Errorf("host key: %w", err)

@@ -38,7 +38,7 @@ func TestConnectDeadline(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			began := time.Now()
-			_, err := Connect(ctx, machine{host}, NewHello("box"))
+			_, err := Greet(ctx, machine{host}, NewHello("box"))
 			if agentbox.CodeOf(err) != agentbox.Timeout || time.Since(began) > time.Minute {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
@@ -132,7 +132,7 @@ func TestWrongHostKeyIsRefused(t *testing.T) {
 		_, err := greeted(stream, bytes.Repeat([]byte{1}, 32))
 		login <- err
 	}()
-	if _, err := Connect(t.Context(), machine{host}, NewHello("box")); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
+	if _, err := Greet(t.Context(), machine{host}, NewHello("box")); err == nil || !strings.Contains(err.Error(), "host key mismatch") {
 		t.Errorf("err %v", err)
 	}
 	host.Close()
@@ -153,7 +153,7 @@ func TestGuestCannotOpenChannels(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	c, err := Connect(t.Context(), machine{host}, NewHello("box"))
+	c, err := Greet(t.Context(), machine{host}, NewHello("box"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestOversizedRequestKeepsConnection(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	c, err := Connect(t.Context(), machine{host}, NewHello("box"))
+	c, err := Greet(t.Context(), machine{host}, NewHello("box"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func probeImage(t *testing.T) string {
 type agentGuest struct{ *guesttest.Guest }
 
 func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
-	g, err := guesttest.Connect(ctx, m)
+	g, err := guesttest.Greet(ctx, m)
 	if err != nil {
 		return nil, err
 	}

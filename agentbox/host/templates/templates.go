@@ -351,7 +351,7 @@ const settleTime = time.Second
 // quiesce greets the guest with keys nobody keeps, runs a command as clones will, so that its agent
 // has seen each request, and lets it come to rest.
 func quiesce(ctx context.Context, machine vmm.Machine) error {
-	client, err := guest.Connect(ctx, machine, guest.NewHello("agentbox"))
+	client, err := guest.Greet(ctx, machine, guest.NewHello("agentbox"))
 	if err != nil {
 		return agentbox.Errorf(agentbox.Unavailable, "the machine boots but its agent does not answer: %w", err)
 	}

@@ -36,9 +36,9 @@ type Agent struct {
 	end    context.CancelFunc
 
 	// Of the present life. Only the goroutine that reads the stream uses it.
-	handshake *handshake
-	box       box      // what the box was given by Attach
-	manager   services // of the box
+	greeting *greeting
+	box      box      // what the box was given by Attach
+	manager  services // of the box
 	// While a job starts its lock is held, so it comes before all other locks of the agent.
 	jobs  jobs // of the box
 	first firstStart

@@ -139,7 +139,7 @@ func (f *fixture) connect() *guest.Client {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	defer cancel()
-	c, err := guest.Connect(ctx, f, guest.NewHello("box"))
+	c, err := guest.Greet(ctx, f, guest.NewHello("box"))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestHelloSteps(t *testing.T) {
 func TestFailedStepFailsHello(t *testing.T) {
 	f := start(t)
 	f.fail["entropy"] = errors.New("no generator")
-	_, err := guest.Connect(t.Context(), f, guest.NewHello("box"))
+	_, err := guest.Greet(t.Context(), f, guest.NewHello("box"))
 	if err == nil || !strings.Contains(err.Error(), "reseed random numbers: no generator") {
 		t.Fatalf("err %v", err)
 	}
@@ -198,7 +198,7 @@ func TestFailedRenewalRefusesLogin(t *testing.T) {
 		f.fail[step] = errors.New("broken")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		_, err := guest.Connect(ctx, f, guest.NewHello("box"))
+		_, err := guest.Greet(ctx, f, guest.NewHello("box"))
 		if err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s failed: %v", step, err)
 		}
@@ -208,7 +208,7 @@ func TestFailedRenewalRefusesLogin(t *testing.T) {
 func TestBadHello(t *testing.T) {
 	f := start(t)
 	hello := guest.NewHello("a box")
-	_, err := guest.Connect(t.Context(), f, hello)
+	_, err := guest.Greet(t.Context(), f, hello)
 	if err == nil || !strings.Contains(err.Error(), "hostname") {
 		t.Fatalf("err %v", err)
 	}
@@ -282,7 +282,7 @@ func TestAttachInHello(t *testing.T) {
 	f := start(t)
 	hello := guest.NewHello("box")
 	hello.Attach = json.RawMessage(`{"workspace": true, "env": {"A": "of the box"}}`)
-	c, err := guest.Connect(t.Context(), f, hello)
+	c, err := guest.Greet(t.Context(), f, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestFailedAttachInHello(t *testing.T) {
 		f.fail["mount"] = errors.New("broken")
 		hello := guest.NewHello("box")
 		hello.Attach = json.RawMessage(attach)
-		_, err := guest.Connect(t.Context(), f, hello)
+		_, err := guest.Greet(t.Context(), f, hello)
 		if refused := (*guest.Refused)(nil); !errors.As(err, &refused) || !strings.HasPrefix(refused.Reason, reason) {
 			t.Errorf("%s: %v", attach, err)
 		}

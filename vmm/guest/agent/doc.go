@@ -7,7 +7,7 @@
 // virtual machine, gvisor.go for a gVisor sandbox.
 //
 // In order: boot.go (or gvisor.go) brings the machine up. agent.go reads the stream and divides it
-// into lives. handshake.go answers each Hello and gives the machine its own identity. server.go
+// into lives. greeting.go answers each Hello and gives the machine its own identity. server.go
 // serves the life's SSH connection: session.go and run.go are commands and terminals, forward.go
 // ports, jobs.go with jobbuffer.go and jobchannel.go the commands that outlive their clients,
 // requests.go the supervisor's own requests. Of these, box.go attaches and detaches, services.go

@@ -11,11 +11,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// handshake is the beginning of a life. First user processes are stopped and random numbers
+// greeting is the beginning of a life. First user processes are stopped and random numbers
 // reseeded. Then renew gives the machine its own clock and names, beside the Ready and SSH's key
 // exchange. The login waits for renew, so nothing can be asked of a machine that is still like its
 // twins, and no user process runs on it.
-type handshake struct {
+type greeting struct {
 	agent *Agent
 	// As the host sent it, checked by ParseHello.
 	hello   protocol.Hello
@@ -28,15 +28,15 @@ type handshake struct {
 // may be writing at the same time, and the goroutine that calls begin is the one that reads that.
 func (a *Agent) begin(out *output, line []byte) *life {
 	// The steps of two lives must not mix. The next life's bytes wait in the port meanwhile.
-	if a.handshake != nil {
-		<-a.handshake.renewed
+	if a.greeting != nil {
+		<-a.greeting.renewed
 	}
 	if protocol.HasAttach(line) {
 		// The slowest step, and one that needs no random numbers. attach mounts again, for the error.
 		a.goRecover("mount", func() { a.Machine.Mount() })
 	}
 	hello, err := protocol.ParseHello(line)
-	b := &handshake{agent: a, hello: hello, renewed: make(chan struct{})}
+	b := &greeting{agent: a, hello: hello, renewed: make(chan struct{})}
 	var server *ssh.ServerConfig
 	if err == nil {
 		server, err = b.prepare()
@@ -46,7 +46,7 @@ func (a *Agent) begin(out *output, line []byte) *life {
 		a.goRecover("refuse", func() { a.answer(out, protocol.Ready{Token: hello.Token, Error: err.Error()}) })
 		return nil
 	}
-	a.handshake = b
+	a.greeting = b
 	l := newLife(out)
 	a.goRecover("renew", b.renew)
 	a.goRecover("ssh", func() {
@@ -74,19 +74,19 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 
 // prepare reseeds the random numbers while no user process runs. Another goroutine makes the SSH
 // server meanwhile.
-func (ha *handshake) prepare() (*ssh.ServerConfig, error) {
+func (gr *greeting) prepare() (*ssh.ServerConfig, error) {
 	made := make(chan struct{})
 	var server *ssh.ServerConfig
 	noServer := errors.New("the SSH server could not be made") // should it panic
-	ha.agent.goRecover("keys", func() {
+	gr.agent.goRecover("keys", func() {
 		defer close(made)
-		server, noServer = newServer(ha)
+		server, noServer = newServer(gr)
 	})
-	m := ha.agent.Machine
+	m := gr.agent.Machine
 	if err := m.FreezeUser(); err != nil {
 		return nil, fmt.Errorf("stop user processes: %w", err)
 	}
-	if err := m.AddEntropy(ha.hello.Entropy); err != nil {
+	if err := m.AddEntropy(gr.hello.Entropy); err != nil {
 		return nil, fmt.Errorf("reseed random numbers: %w", err)
 	}
 	<-made
@@ -95,39 +95,28 @@ func (ha *handshake) prepare() (*ssh.ServerConfig, error) {
 
 // renew gives this machine its own clock and names, and then lets user processes run. A step that
 // fails ends the life: the login is refused with its error.
-func (ha *handshake) renew() {
+func (gr *greeting) renew() {
 	// Whatever happens, the login and the next life must not wait for ever.
-	defer close(ha.renewed)
-	ha.err = errors.New("the machine could not be renewed") // should a step panic
-	m, h := ha.agent.Machine, ha.hello
-	ha.err = runSteps([]step{
+	defer close(gr.renewed)
+	gr.err = errors.New("the machine could not be renewed") // should a step panic
+	m, h := gr.agent.Machine, gr.hello
+	gr.err = runSteps([]step{
 		{"set the clock", func() error { return m.SetClock(h.Time) }},
 		{"set the hostname", func() error { return m.SetHostname(h.Hostname) }},
 		{"set the machine id", func() error { return m.SetMachineID(h.MachineID) }},
 		{"continue user processes", m.ThawUser},
-		{"warm up", ha.warmUp},
-		{"attach", ha.attach},
+		{"attach", gr.attach},
 	})
-	if ha.err != nil {
-		ha.agent.Log.Error("the machine did not become ready", "err", ha.err)
+	if gr.err != nil {
+		gr.agent.Log.Error("the machine did not become ready", "err", gr.err)
 	}
-}
-
-// warmUp runs what the box's first command will run, while another CPU is busy with the handshake.
-// An emulated machine then has the code translated when the command comes. It goes on in the
-// background.
-func (ha *handshake) warmUp() error {
-	if ha.hello.Attach != nil && ha.agent.Machine.WarmUp {
-		ha.agent.goRecover("warm up", func() { ha.agent.runDiscarded(warmUps[0]) })
-	}
-	return nil
 }
 
 // attach carries out the Hello's Attach, if it has one.
-func (ha *handshake) attach() error {
-	if ha.hello.Attach == nil {
+func (gr *greeting) attach() error {
+	if gr.hello.Attach == nil {
 		return nil
 	}
-	_, err := ha.agent.request(protocol.Attach, ha.hello.Attach)
+	_, err := gr.agent.request(protocol.Attach, gr.hello.Attach)
 	return err
 }

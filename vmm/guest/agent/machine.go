@@ -17,7 +17,6 @@ const earlyWait = 10 * time.Second
 // that several goroutines call have locks of their own (cgroups, workspaceDisk).
 type Machine struct {
 	Kernel string // uname -r
-	WarmUp bool   // code is slow the first time it runs, as under emulation
 
 	AddEntropy func([]byte) error // mix into the kernel's generator and reseed it at once
 	// SetClock steps the clock to the host's. The other two name this machine, in the kernel and in

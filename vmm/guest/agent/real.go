@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -41,7 +40,6 @@ func (b *booter) machine() Machine {
 	box := &cgroups{dir: boxGroup, pids: defaultPIDs} // as setUpCgroups left it
 	disk := &workspaceDisk{target: protocol.WorkspaceDir, user: b.user, device: b.workspace}
 	m := b.common()
-	m.WarmUp = runtime.NumCPU() > 1 // a single CPU is busy with the handshake
 	m.AddEntropy, m.SetClock = b.addEntropy, setClock
 	m.FreezeUser, m.ThawUser, m.Cgroup, m.LimitUser = box.freeze, box.thaw, box.join, box.limit
 	m.TermUser = func(wait time.Duration) { terminate(box, wait) }

@@ -22,7 +22,7 @@ type connection struct {
 
 // newServer configures the server with the host key of this life. A client needs no key to log in:
 // nobody but the host can write to the stream that the Hello came from.
-func newServer(b *handshake) (*ssh.ServerConfig, error) {
+func newServer(b *greeting) (*ssh.ServerConfig, error) {
 	key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), b.hello.HostKey)
 	if err != nil {
 		return nil, fmt.Errorf("host key: %w", err)
@@ -57,7 +57,7 @@ func (a *Agent) serve(l *life, config *ssh.ServerConfig) {
 	conn, channels, requests, err := ssh.NewServerConn(l, config)
 	if err != nil {
 		if !l.ended.Load() {
-			a.Log.Warn("ssh handshake failed", "err", err)
+			a.Log.Warn("ssh greeting failed", "err", err)
 		}
 		return
 	}

@@ -15,8 +15,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// warmUps are the commands that clones run first. A box is warmed up with the first of them during
-// its handshake. An image need not have the programs.
+// warmUps are the commands that clones run first. An image need not have the programs.
 var warmUps = [][]string{{"true"}, {"sh", "-c", "true"}, {"bash", "-lc", "ls -l"}, {"git", "--version"}}
 
 // warmUp also replaces the machine's name and id by ones that no box has. They are not longer than

@@ -25,9 +25,9 @@ type Guest struct {
 	Files *sftp.Client // as the user of commands
 }
 
-// Connect begins a new life of the guest.
-func Connect(ctx context.Context, m vmm.Machine) (*Guest, error) {
-	c, err := guest.Connect(ctx, m, guest.NewHello("conformance"))
+// Greet begins a new life of the guest.
+func Greet(ctx context.Context, m vmm.Machine) (*Guest, error) {
+	c, err := guest.Greet(ctx, m, guest.NewHello("conformance"))
 	if err != nil {
 		return nil, err
 	}

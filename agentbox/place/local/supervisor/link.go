@@ -25,7 +25,7 @@ import (
 // one machine; localKey, which never reaches the guest, as long as the box. When the guest hangs
 // up, the next use greets it anew.
 //
-// connecting is a lock that is held while the guest is greeted, which may take minutes, so that
+// greeting is a lock that is held while the guest is greeted, which may take minutes, so that
 // of several callers one greets it and the others get its connection: there is one stream, so there
 // cannot be two connections. It is a channel, so that each caller waits for it no longer than its
 // own context allows. mu guards current for a moment, and is taken second: a caller that only asks
@@ -38,8 +38,8 @@ type link struct {
 	localKey ssh.Signer
 	log      *slog.Logger
 
-	connecting chan struct{}
-	last       *guest.Client // current, or the one before; guarded by connecting
+	greeting chan struct{}
+	last     *guest.Client // current, or the one before; guarded by greeting
 
 	mu      sync.Mutex
 	current *guest.Client
@@ -53,7 +53,7 @@ func newLink(machine guest.Machine, hostname string, names home.Box, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	l := &link{machine: machine, hostname: hostname, log: log, connecting: make(chan struct{}, 1)}
+	l := &link{machine: machine, hostname: hostname, log: log, greeting: make(chan struct{}, 1)}
 	if l.hostRaw, err = key.Bytes(); err != nil {
 		return nil, err
 	}
@@ -71,23 +71,23 @@ func newLink(machine guest.Machine, hostname string, names home.Box, log *slog.L
 // file of its own. cli/ssh.go gives the alias to stock ssh.
 const HostAlias = "agentbox"
 
-// lock takes connecting. Its error is ctx's.
+// lock takes the lock that greeting is. Its error is ctx's.
 func (l *link) lock(ctx context.Context) error {
 	select {
-	case l.connecting <- struct{}{}:
+	case l.greeting <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (l *link) unlock() { <-l.connecting }
+func (l *link) unlock() { <-l.greeting }
 
-// reconnectTimeout bounds how long a guest that was connected before may take to answer again. It
+// greetAgainTimeout bounds how long a guest that was connected before may take to answer again. It
 // does not boot, and a guest that hangs should be known soon.
-const reconnectTimeout = time.Minute
+const greetAgainTimeout = time.Minute
 
-// client returns the live connection, or makes one.
+// client returns the live connection, or greets the guest again.
 func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if err := l.lock(ctx); err != nil {
 		return nil, err
@@ -96,14 +96,14 @@ func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if c := l.liveConnection(); c != nil {
 		return c, nil
 	}
-	ctx, cancel := runqueue.WithTimeout(ctx, reconnectTimeout, l.machine.PIDs)
+	ctx, cancel := runqueue.WithTimeout(ctx, greetAgainTimeout, l.machine.PIDs)
 	defer cancel()
-	return l.connect(ctx, nil)
+	return l.greet(ctx, nil)
 }
 
-// handshake makes the first connection of a life. The guest then does what attach asks for, if it
-// is not nil.
-func (l *link) handshake(ctx context.Context, attach *protocol.AttachRequest) error {
+// greetFirst begins a life: it greets the guest for the first time. The guest then does what attach
+// asks for, if it is not nil.
+func (l *link) greetFirst(ctx context.Context, attach *protocol.AttachRequest) error {
 	var request json.RawMessage
 	if attach != nil {
 		var err error
@@ -115,20 +115,20 @@ func (l *link) handshake(ctx context.Context, attach *protocol.AttachRequest) er
 		return err
 	}
 	defer l.unlock()
-	_, err := l.connect(ctx, request)
+	_, err := l.greet(ctx, request)
 	return err
 }
 
-// connect greets the guest over the stream, which ends any earlier connection. The caller holds
-// connecting.
-func (l *link) connect(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
+// greet greets the guest over the stream, which ends any earlier connection. The caller holds
+// greeting.
+func (l *link) greet(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := guest.NewHello(l.hostname)
 	hello.HostKey, hello.Attach = l.hostRaw, attach
 	if l.last != nil {
 		// Otherwise a user that notices its end late would end its successor, on the same stream.
 		l.last.Close()
 	}
-	c, err := guest.Connect(ctx, l.machine, hello)
+	c, err := guest.Greet(ctx, l.machine, hello)
 	if err != nil {
 		return nil, fmt.Errorf("greet the guest: %w", err)
 	}

@@ -91,8 +91,8 @@ func (s *Supervisor) greetGuest(ctx context.Context, become *api.GuestConfig) er
 		return err
 	}
 	s.greetedAt = time.Now()
-	if err := s.link.handshake(ctx, attach); err != nil {
-		return handshakeError(s.cfg.Box, s.machine, err)
+	if err := s.link.greetFirst(ctx, attach); err != nil {
+		return greetingError(s.cfg.Box, s.machine, err)
 	}
 	return nil
 }
@@ -126,8 +126,8 @@ const exitGrace = time.Second
 
 var errShutDown = errors.New("it shut down")
 
-// handshakeError explains why a machine that was started did not answer.
-func handshakeError(box agentbox.BoxID, machine vmm.Machine, err error) error {
+// greetingError explains why a machine that was started did not answer.
+func greetingError(box agentbox.BoxID, machine vmm.Machine, err error) error {
 	select {
 	case <-machine.Done():
 		// Stock ssh prints this as it is, so the reason is in the message.
@@ -147,7 +147,7 @@ func handshakeError(box agentbox.BoxID, machine vmm.Machine, err error) error {
 func (s *Supervisor) guest(ctx context.Context) (*ssh.Client, error) {
 	client, err := s.link.ssh(ctx)
 	if err != nil && ctx.Err() == nil {
-		return nil, handshakeError(s.cfg.Box, s.machine, err)
+		return nil, greetingError(s.cfg.Box, s.machine, err)
 	}
 	return client, err
 }

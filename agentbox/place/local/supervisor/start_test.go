@@ -54,7 +54,7 @@ func TestHandshakeError(t *testing.T) {
 		"shut down": {endedMachine{done: gone}, "its machine ended: it shut down"},
 		"silent":    {endedMachine{done: make(chan struct{})}, "its machine runs but does not answer: no ready"},
 	} {
-		err := handshakeError(box, test.machine, errors.New("no ready"))
+		err := greetingError(box, test.machine, errors.New("no ready"))
 		if agentbox.CodeOf(err) != agentbox.Unavailable || !strings.HasSuffix(err.Error(), test.want) || agentbox.AsError(err).Hint == "" {
 			t.Errorf("%s: %v", what, err)
 		}
