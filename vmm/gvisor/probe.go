@@ -26,7 +26,7 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 		return vmm.Facts{}, err
 	}
 	if runtime.GOOS != "linux" {
-		return vmm.Facts{}, agentbox.Errorf(agentbox.Missing, "gVisor runs on Linux only").WithHint("use --isolation microvm or lima")
+		return vmm.Facts{}, agentbox.Errorf(agentbox.Missing, "gVisor runs on Linux only").WithHint("use --isolation microvm")
 	}
 	programs, err := d.programs.Ensure()
 	if err != nil {

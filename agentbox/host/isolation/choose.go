@@ -90,8 +90,8 @@ func (c Chooser) Choose(ctx context.Context, w Preference) (Choice, error) {
 	return Choice{w.kind, facts, reason}, nil
 }
 
-// Auto chooses hardware virtualization where it works, else a kernel in user space, else an
-// emulated machine, which is slow and for which QEMU promises no isolation. If none works, the
+// Auto chooses hardware virtualization where it works, else a kernel in user space. It never chooses
+// an emulated machine, which is slow and for which QEMU promises no isolation. If neither works, the
 // error says why for each.
 func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 	micro, microErr := c.Probe(ctx, agentbox.MicroVM, false)
@@ -108,12 +108,13 @@ func (c Chooser) Auto(ctx context.Context) (Choice, error) {
 		return Choice{}, ctx.Err()
 	case softErr == nil:
 		return Choice{agentbox.GVisor, soft, "no hardware virtualization: " + why}, nil
-	case microErr == nil:
-		reason := fmt.Sprintf("%s; no gVisor either: %s", explainReason(agentbox.MicroVM, micro), agentbox.AsError(softErr).Message)
-		return Choice{agentbox.MicroVM, micro, reason}, nil
 	}
 	e := agentbox.AsError(softErr)
-	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: microvm: %s; gvisor: %w", why, e).WithHint("%s", e.Hint)
+	hint := e.Hint
+	if microErr == nil {
+		hint += "; or ask for an emulated machine, which is slow: --isolation microvm"
+	}
+	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: microvm: %s; gvisor: %w", why, e).WithHint("%s", hint)
 }
 
 // ChooseExisting is the choice for a box that has its kind already. The reason changes only if the

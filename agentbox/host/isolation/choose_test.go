@@ -50,11 +50,10 @@ func TestAutoChoosesStrongestFastKind(t *testing.T) {
 		micro, gvisor probed
 		want          string
 	}{
-		"hardware works":       {kvm, soft, "microvm/kvm: KVM works"},
-		"only hardware works":  {kvm, noUsers, "microvm/kvm: KVM works"},
-		"no hardware":          {tcg, soft, "gvisor: no hardware virtualization: this host has no /dev/kvm"},
-		"no QEMU":              {noQEMU, soft, "gvisor: no hardware virtualization: QEMU is not installed"},
-		"only emulation works": {tcg, noUsers, "microvm/tcg: this host has no /dev/kvm, so the machine is emulated: it computes slowly, and QEMU promises no isolation; no gVisor either: user namespaces are forbidden"},
+		"hardware works":      {kvm, soft, "microvm/kvm: KVM works"},
+		"only hardware works": {kvm, noUsers, "microvm/kvm: KVM works"},
+		"no hardware":         {tcg, soft, "gvisor: no hardware virtualization: this host has no /dev/kvm"},
+		"no QEMU":             {noQEMU, soft, "gvisor: no hardware virtualization: QEMU is not installed"},
 	} {
 		got, err := hostWith(c.micro, c.gvisor).Choose(t.Context(), Preference{kind: agentbox.Auto})
 		if err != nil || got.String() != c.want {
@@ -65,6 +64,10 @@ func TestAutoChoosesStrongestFastKind(t *testing.T) {
 	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Missing || e.Hint != "allow them" ||
 		!strings.Contains(e.Message, "QEMU is not installed") || !strings.Contains(e.Message, "user namespaces are forbidden") {
 		t.Errorf("nothing works: %v", err)
+	}
+	_, err = hostWith(tcg, noUsers).Choose(t.Context(), Preference{kind: agentbox.Auto})
+	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Missing || e.Hint != "allow them; or ask for an emulated machine, which is slow: --isolation microvm" {
+		t.Errorf("only emulation works: %v", err)
 	}
 }
 
