@@ -4,11 +4,9 @@ import (
 	"context"
 	"path/filepath"
 
-	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/team"
 	"agentbox/mesh/catalogue"
-	"agentbox/mesh/identity"
 )
 
 // contexts lists the boxes and tasks of this machine for its team, which `ls --team` shows on the
@@ -33,27 +31,6 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 			name = filepath.Base(t.Command[0])
 		}
 		out = append(out, team.Context{Kind: catalogue.Task, ID: t.ID.String(), Name: name, State: string(t.State), Project: t.Project, Isolation: string(t.Isolation)})
-	}
-	return out, nil
-}
-
-// listTeam lists what every machine of the team works on. Names and states are claims of those
-// machines.
-func (d *daemon) listTeam(context.Context, api.None, agentbox.Progress) ([]api.TeamContext, error) {
-	peers, err := d.mesh.Peers()
-	if err != nil {
-		return nil, err
-	}
-	names, here := map[identity.PeerID]string{}, map[identity.PeerID]bool{}
-	for _, p := range peers {
-		names[p.ID], here[p.ID] = p.Name, p.Online
-	}
-	out := []api.TeamContext{}
-	for _, t := range d.team.TeamContexts() {
-		out = append(out, api.TeamContext{
-			Peer: t.Owner.String(), Machine: names[t.Owner], Online: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
-			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation,
-		})
 	}
 	return out, nil
 }

@@ -19,8 +19,10 @@ import (
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/layers/entries"
 	"agentbox/agentbox/place/local/drivers"
 	"agentbox/agentbox/task"
+	"agentbox/agentbox/team/membership"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -147,7 +149,18 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 	}, err
 }
 
-// evidence and tasks return new values for each use: they are views without state.
+// entries, membership, evidence and tasks return new values for each use: they are views without
+// state.
+func (d *daemon) entries() entries.Entries {
+	return entries.Entries{Store: d.store.Store, Sharing: d.sharing, Remotes: d.remotes}
+}
+
+// membership returns the handlers about the team.
+func (d *daemon) membership() membership.Membership {
+	return membership.Membership{Mesh: d.mesh, Err: d.noMesh, Team: d.team, BlobName: d.entries().NameOf}
+}
+
+// evidence returns what boxes of tasks left.
 func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
 // tasks returns the handlers for this daemon's queue.

@@ -65,26 +65,8 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ExportImage, boxes.Images.Export)
 	api.Handle(mux, api.NeedImage, boxes.Images.Need)
 
-	// The store.
-	api.Handle(mux, api.ListCache, d.listCache)
-	api.Handle(mux, api.ShowCache, d.showCache)
-	api.Handle(mux, api.VerifyCache, d.verifyCache)
-	api.Handle(mux, api.CollectCache, d.collectCache)
-	api.Handle(mux, api.PinCache, d.pinCache)
-	api.Handle(mux, api.UnpinCache, d.unpinCache)
-	api.Handle(mux, api.ShareCache, d.shareCache)
-	api.Handle(mux, api.RemoveCache, d.removeCache)
-	api.Handle(mux, api.CacheQuota, d.cacheQuota)
-
-	// The team. withMesh returns an error if there is none.
-	api.Handle(mux, api.InitMesh, withMesh(d, d.initMesh))
-	api.Handle(mux, api.InviteMesh, withMesh(d, d.inviteMesh))
-	api.Handle(mux, api.JoinMesh, withMesh(d, d.joinMesh))
-	api.Handle(mux, api.ListPeers, withMesh(d, d.listPeers))
-	api.Handle(mux, api.ShowMesh, withMesh(d, d.showMesh))
-	api.Handle(mux, api.TrustPeer, withMesh(d, d.trustPeer))
-	api.Handle(mux, api.RevokePeer, withMesh(d, d.revokePeer))
-	api.Handle(mux, api.LeaveMesh, withMesh(d, d.leaveMesh))
-	api.Handle(mux, api.ListTeam, withMesh(d, d.listTeam))
+	// The store, and the team.
+	d.entries().Handle(mux)
+	d.membership().Handle(mux)
 	return mux
 }

@@ -1,9 +1,13 @@
-package daemon
+// Package entries is the store as its user sees it: what it keeps and why, verified, collected,
+// pinned, shared. It finds what a person means by a reference, and decides what may be removed by
+// hand; how bytes are kept is cachestore's business, what they are is package layers'.
+package entries
 
 import (
 	"context"
 	"encoding/hex"
 	"maps"
+	"net/http"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -12,9 +16,30 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// listCache lists the blobs of the store, with the alarms about each.
-func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress) ([]api.CacheEntry, error) {
-	s, err := d.store.Store(ctx)
+// Entries answers the calls of `agentbox cache`. It is a view without state.
+type Entries struct {
+	// Store returns the store, waiting until it is open.
+	Store   func(ctx context.Context) (*cachestore.Store, error)
+	Sharing *layers.Sharing
+	Remotes *layers.Remotes // are asked for what is damaged
+}
+
+// Handle registers the calls.
+func (es Entries) Handle(mux *http.ServeMux) {
+	api.Handle(mux, api.ListCache, es.List)
+	api.Handle(mux, api.ShowCache, es.Show)
+	api.Handle(mux, api.VerifyCache, es.Verify)
+	api.Handle(mux, api.CollectCache, es.Collect)
+	api.Handle(mux, api.PinCache, es.Pin)
+	api.Handle(mux, api.UnpinCache, es.Unpin)
+	api.Handle(mux, api.ShareCache, es.Share)
+	api.Handle(mux, api.RemoveCache, es.Remove)
+	api.Handle(mux, api.CacheQuota, es.Quota)
+}
+
+// List lists the blobs of the store, with the alarms about each.
+func (es Entries) List(ctx context.Context, _ api.None, _ agentbox.Progress) ([]api.CacheEntry, error) {
+	s, err := es.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +50,7 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 	alarms, err := s.Alarms()
 	out := []api.CacheEntry{}
 	for _, e := range list {
-		entry, err := d.apiEntry(ctx, e, alarms)
+		entry, err := es.apiEntry(ctx, e, alarms)
 		if err != nil {
 			return nil, err
 		}
@@ -36,10 +61,10 @@ func (d *daemon) listCache(ctx context.Context, _ api.None, _ agentbox.Progress)
 
 // apiEntry is convertEntry with the sharing state added, which depends on the kind of entry and on
 // the user's choice for it. See layers.Sharing.
-func (d *daemon) apiEntry(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
+func (es Entries) apiEntry(ctx context.Context, e cachestore.Entry, alarms []cachestore.Alarm) (api.CacheEntry, error) {
 	out := convertEntry(e, alarms)
 	var err error
-	out.Shared, err = d.sharing.IsShared(ctx, e.Manifest, e.Names)
+	out.Shared, err = es.Sharing.IsShared(ctx, e.Manifest, e.Names)
 	return out, err
 }
 
@@ -66,9 +91,9 @@ func convertEntry(e cachestore.Entry, alarms []cachestore.Alarm) api.CacheEntry 
 	return out
 }
 
-// showCache returns one entry, with how much of it is here and what its key was computed from.
-func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheDetail, error) {
-	s, e, err := d.findCache(ctx, req.Ref)
+// Show returns one entry, with how much of it is here and what its key was computed from.
+func (es Entries) Show(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheDetail, error) {
+	s, e, err := es.find(ctx, req.Ref)
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
@@ -84,11 +109,11 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
-	entry, err := d.apiEntry(ctx, e, alarms)
+	entry, err := es.apiEntry(ctx, e, alarms)
 	if err != nil {
 		return api.CacheDetail{}, err
 	}
-	why, err := d.keyInputs(ctx, e)
+	why, err := es.keyInputs(ctx, e)
 	return api.CacheDetail{
 		CacheEntry: entry, Chunks: p.Chunks, Present: p.Present, Parent: m.Parent, Trace: len(m.Trace), File: e.Whole, Ingredients: why,
 	}, err
@@ -96,20 +121,20 @@ func (d *daemon) showCache(ctx context.Context, req api.CacheRef, _ agentbox.Pro
 
 // keyInputs lists what the key of an entry was computed from, as lines for people. It returns
 // nothing for an entry without such a key.
-func (d *daemon) keyInputs(ctx context.Context, e cachestore.Entry) ([]string, error) {
+func (es Entries) keyInputs(ctx context.Context, e cachestore.Entry) ([]string, error) {
 	for _, n := range e.Names {
 		if key, ok := layers.KeyOf(n); ok {
-			made, err := layers.SetupResults{Store: d.store.Store}.Find(ctx, key)
+			made, err := layers.SetupResults{Store: es.Store}.Find(ctx, key)
 			return made.Ingredients.Describe(), err
 		}
 	}
 	return nil, nil
 }
 
-// verifyCache reads and hashes the whole store. It repairs damage from the remote in the request,
+// Verify reads and hashes the whole store. It repairs damage from the remote in the request,
 // then from the configured remotes, including the team.
-func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, progress agentbox.Progress) (api.CacheVerifyReport, error) {
-	s, err := d.store.Store(ctx)
+func (es Entries) Verify(ctx context.Context, req api.CacheVerifyRequest, progress agentbox.Progress) (api.CacheVerifyReport, error) {
+	s, err := es.Store(ctx)
 	if err != nil {
 		return api.CacheVerifyReport{}, err
 	}
@@ -117,7 +142,7 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 	if req.From != "" {
 		from = append(from, req.From)
 	}
-	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Source: d.remotes.Source(from...), Progress: func(done, total int64) {
+	r, err := s.Verify(ctx, cachestore.VerifyOptions{Rebuild: req.Rebuild, Source: es.Remotes.Source(from...), Progress: func(done, total int64) {
 		progress.Update("verify", "", done, total)
 	}})
 	out := api.CacheVerifyReport{
@@ -133,10 +158,10 @@ func (d *daemon) verifyCache(ctx context.Context, req api.CacheVerifyRequest, pr
 	return out, err
 }
 
-// collectCache frees space, or with DryRun reports what would be freed. It computes what remains
+// Collect frees space, or with DryRun reports what would be freed. It computes what remains
 // above the quota from the usage afterwards, and in a dry run by subtraction.
-func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ agentbox.Progress) (api.CacheGCReport, error) {
-	s, err := d.store.Store(ctx)
+func (es Entries) Collect(ctx context.Context, req api.CacheGCRequest, _ agentbox.Progress) (api.CacheGCReport, error) {
+	s, err := es.Store(ctx)
 	if err != nil {
 		return api.CacheGCReport{}, err
 	}
@@ -163,20 +188,20 @@ func (d *daemon) collectCache(ctx context.Context, req api.CacheGCRequest, _ age
 // that a user cannot remove them by unpinning.
 func userPin(d agentbox.Digest) string { return "user:" + d.Hex() }
 
-// pinCache keeps an entry until it is unpinned. Pinning twice has no further effect.
-func (d *daemon) pinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
-	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
+// Pin keeps an entry until it is unpinned. Pinning twice has no further effect.
+func (es Entries) Pin(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
+	return es.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Pin(ctx, userPin(m), m) })
 }
 
-// unpinCache removes the pin of pinCache, and no other.
-func (d *daemon) unpinCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
-	return d.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
+// Unpin removes the pin of Pin, and no other.
+func (es Entries) Unpin(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
+	return es.changeEntry(ctx, req.Ref, func(s *cachestore.Store, m agentbox.Digest) error { return s.Unpin(userPin(m)) })
 }
 
 // changeEntry changes the entry that ref means and returns it as it is afterwards. It looks the
 // entry up again by its manifest, because its names may have changed.
-func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
-	s, e, err := d.findCache(ctx, ref)
+func (es Entries) changeEntry(ctx context.Context, ref string, change func(s *cachestore.Store, m agentbox.Digest) error) (api.CacheEntry, error) {
+	s, e, err := es.find(ctx, ref)
 	if err != nil {
 		return api.CacheEntry{}, err
 	}
@@ -184,26 +209,26 @@ func (d *daemon) changeEntry(ctx context.Context, ref string, change func(s *cac
 		return api.CacheEntry{}, err
 	}
 	// Look the new state up instead of computing it.
-	if _, e, err = d.findCache(ctx, e.Manifest.String()); err != nil {
+	if _, e, err = es.find(ctx, e.Manifest.String()); err != nil {
 		return api.CacheEntry{}, err
 	}
 	alarms, err := s.Alarms()
 	if err != nil {
 		return api.CacheEntry{}, err
 	}
-	return d.apiEntry(ctx, e, alarms)
+	return es.apiEntry(ctx, e, alarms)
 }
 
-// shareCache sets whether the team's machines may fetch an entry from here. They keep what they
+// Share sets whether the team's machines may fetch an entry from here. They keep what they
 // already have. An entry that is shared again is offered again at once.
-func (d *daemon) shareCache(ctx context.Context, req api.CacheShareRequest, _ agentbox.Progress) (api.CacheEntry, error) {
-	return d.changeEntry(ctx, req.Ref, func(_ *cachestore.Store, m agentbox.Digest) error { return d.sharing.Share(m, req.Share) })
+func (es Entries) Share(ctx context.Context, req api.CacheShareRequest, _ agentbox.Progress) (api.CacheEntry, error) {
+	return es.changeEntry(ctx, req.Ref, func(_ *cachestore.Store, m agentbox.Digest) error { return es.Sharing.Share(m, req.Share) })
 }
 
-// removeCache removes an entry with its names, the alarms about them, and its bytes. A setup result
+// Remove removes an entry with its names, the alarms about them, and its bytes. A setup result
 // is made again when it is needed.
-func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
-	s, e, err := d.findCache(ctx, req.Ref)
+func (es Entries) Remove(ctx context.Context, req api.CacheRef, _ agentbox.Progress) (api.CacheEntry, error) {
+	s, e, err := es.find(ctx, req.Ref)
 	if err != nil {
 		return api.CacheEntry{}, err
 	}
@@ -228,10 +253,10 @@ func (d *daemon) removeCache(ctx context.Context, req api.CacheRef, _ agentbox.P
 	return convertEntry(e, nil), err
 }
 
-// cacheQuota returns the usage and the quota of the store. If the request names bounds, it changes
+// Quota returns the usage and the quota of the store. If the request names bounds, it changes
 // them first.
-func (d *daemon) cacheQuota(ctx context.Context, req api.CacheQuotaRequest, _ agentbox.Progress) (api.CacheUsage, error) {
-	s, err := d.store.Store(ctx)
+func (es Entries) Quota(ctx context.Context, req api.CacheQuotaRequest, _ agentbox.Progress) (api.CacheUsage, error) {
+	s, err := es.Store(ctx)
 	if err != nil {
 		return api.CacheUsage{}, err
 	}

@@ -1,4 +1,4 @@
-package daemon
+package entries
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// findCache finds the entry of the store that a user's reference means; see pickEntry. It also
+// find finds the entry of the store that a user's reference means; see pickEntry. It also
 // returns the store, since callers continue with it.
-func (d *daemon) findCache(ctx context.Context, ref string) (*cachestore.Store, cachestore.Entry, error) {
-	s, err := d.store.Store(ctx)
+func (es Entries) find(ctx context.Context, ref string) (*cachestore.Store, cachestore.Entry, error) {
+	s, err := es.Store(ctx)
 	if err != nil {
 		return nil, cachestore.Entry{}, err
 	}
@@ -101,6 +101,14 @@ func abbreviates(ref string, n blob.Name) bool {
 
 // hexDigits is the length of a digest as part of a name.
 const hexDigits = 2 * len(agentbox.Digest{})
+
+// NameOf describes an entry by its manifest, "" if the store has none.
+func (es Entries) NameOf(ctx context.Context, manifest agentbox.Digest) string {
+	if _, e, err := es.find(ctx, manifest.String()); err == nil {
+		return describe(e)
+	}
+	return ""
+}
 
 // describe describes an entry to tell it from others. It uses the comment of its name if there is
 // one, such as an image's name.

@@ -1,35 +1,64 @@
-package daemon
+// Package membership is the team as its user sees it: who is in it, what each works on, and the
+// calls that change it. It also says what is wrong with this machine's part. Who may do what is
+// decided in mesh/identity and mesh/roster; results are package team's business.
+package membership
 
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/team"
 	"agentbox/mesh"
 	"agentbox/mesh/exchange"
 	"agentbox/mesh/identity"
 )
 
-// withMesh serves a call about the team, or returns why there is no mesh. The daemon serves boxes
-// even if the mesh cannot be opened, for example because its files are damaged.
-func withMesh[Req, Resp any](d *daemon, f api.Func[Req, Resp]) api.Func[Req, Resp] {
+// Membership answers the calls about the team. It is a view without state.
+type Membership struct {
+	Mesh *mesh.Mesh
+	Err  error // why Mesh is nil: its files cannot be read, and boxes are served all the same
+	Team *team.Team
+	// BlobName describes a blob of the store for people, "" for one without a name.
+	BlobName func(ctx context.Context, manifest agentbox.Digest) string
+}
+
+// Handle registers the calls.
+func (m Membership) Handle(mux *http.ServeMux) {
+	api.Handle(mux, api.InitMesh, withMesh(m, m.Init))
+	api.Handle(mux, api.InviteMesh, withMesh(m, m.Invite))
+	api.Handle(mux, api.JoinMesh, withMesh(m, m.Join))
+	api.Handle(mux, api.ListPeers, withMesh(m, m.Peers))
+	api.Handle(mux, api.ShowMesh, withMesh(m, m.Show))
+	api.Handle(mux, api.TrustPeer, withMesh(m, m.Trust))
+	api.Handle(mux, api.RevokePeer, withMesh(m, m.Revoke))
+	api.Handle(mux, api.LeaveMesh, withMesh(m, m.Leave))
+	api.Handle(mux, api.ListTeam, withMesh(m, m.Work))
+}
+
+// withMesh serves a call about the team, or returns why there is no mesh.
+func withMesh[Req, Resp any](m Membership, f api.Func[Req, Resp]) api.Func[Req, Resp] {
 	return func(ctx context.Context, req Req, progress agentbox.Progress) (Resp, error) {
-		if d.noMesh != nil {
+		if m.Err != nil {
 			var none Resp
-			return none, d.noMesh
+			return none, m.Err
 		}
 		return f(ctx, req, progress)
 	}
 }
 
-// initMesh creates a team with this machine as its first member, and returns its status.
-func (d *daemon) initMesh(ctx context.Context, req api.MeshInitRequest, _ agentbox.Progress) (api.MeshStatus, error) {
-	if err := d.mesh.Init(req.Name, req.Listen); err != nil {
+// InTeam reports whether this machine is in a team, reachable or not.
+func (m Membership) InTeam() bool { return m.Mesh != nil && !m.Mesh.Status().Team.IsZero() }
+
+// Init creates a team with this machine as its first member, and returns its status.
+func (m Membership) Init(ctx context.Context, req api.MeshInitRequest, _ agentbox.Progress) (api.MeshStatus, error) {
+	if err := m.Mesh.Init(req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
 	}
-	return d.showMesh(ctx, api.None{}, nil)
+	return m.Show(ctx, api.None{}, nil)
 }
 
 // Bounds of an invitation. Its token makes its bearer a member, so every invitation expires.
@@ -38,8 +67,8 @@ const (
 	maxInvite = 30 * 24 * time.Hour
 )
 
-// inviteMesh creates an invitation with the roles that the new member gets.
-func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agentbox.Progress) (api.MeshInvite, error) {
+// Invite creates an invitation with the roles that the new member gets.
+func (m Membership) Invite(_ context.Context, req api.MeshInviteRequest, _ agentbox.Progress) (api.MeshInvite, error) {
 	if req.TTL < minInvite || req.TTL > maxInvite {
 		return api.MeshInvite{}, agentbox.Errorf(agentbox.Invalid, "an invitation is for %s to %s", minInvite, maxInvite)
 	}
@@ -47,17 +76,17 @@ func (d *daemon) inviteMesh(_ context.Context, req api.MeshInviteRequest, _ agen
 	if err != nil {
 		return api.MeshInvite{}, err
 	}
-	invite, token, err := d.mesh.Invite(req.TTL, roles, req.Addresses)
+	invite, token, err := m.Mesh.Invite(req.TTL, roles, req.Addresses)
 	return api.MeshInvite{Token: token, Expires: invite.Expires, Addresses: invite.Addresses}, err
 }
 
-// joinMesh accepts an invitation, and returns this machine's status as a member. It waits for the
+// Join accepts an invitation, and returns this machine's status as a member. It waits for the
 // inviting machine, whose addresses are in the token.
-func (d *daemon) joinMesh(ctx context.Context, req api.MeshJoinRequest, _ agentbox.Progress) (api.MeshStatus, error) {
-	if err := d.mesh.Join(ctx, req.Token, req.Name, req.Listen); err != nil {
+func (m Membership) Join(ctx context.Context, req api.MeshJoinRequest, _ agentbox.Progress) (api.MeshStatus, error) {
+	if err := m.Mesh.Join(ctx, req.Token, req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
 	}
-	return d.showMesh(ctx, api.None{}, nil)
+	return m.Show(ctx, api.None{}, nil)
 }
 
 // rolesOf parses the names of roles. An unknown one is Invalid.
@@ -73,14 +102,14 @@ func rolesOf(words []string) ([]identity.Role, error) {
 	return out, nil
 }
 
-// listPeers returns every member, including former ones, with what was exchanged with each since
+// Peers returns every member, including former ones, with what was exchanged with each since
 // this daemon started.
-func (d *daemon) listPeers(context.Context, api.None, agentbox.Progress) ([]api.MeshPeer, error) {
-	peers, err := d.mesh.Peers()
+func (m Membership) Peers(context.Context, api.None, agentbox.Progress) ([]api.MeshPeer, error) {
+	peers, err := m.Mesh.Peers()
 	out := []api.MeshPeer{}
 	// Counted since this daemon started. There is no traffic before this machine is in a team.
 	traffic := map[identity.PeerID]exchange.Traffic{}
-	if node := d.team.Peers(); node != nil {
+	if node := m.Team.Peers(); node != nil {
 		traffic = node.Traffic()
 	}
 	for _, p := range peers {
@@ -132,13 +161,13 @@ func convertPeer(p mesh.Peer) api.MeshPeer {
 	return out
 }
 
-// showMesh returns this machine's own state in its team. "offline" means that this machine is a
+// Show returns this machine's own state in its team. "offline" means that this machine is a
 // member but its mesh could not be started; Problem says why.
-func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.MeshStatus, error) {
-	s := d.mesh.Status()
+func (m Membership) Show(ctx context.Context, _ api.None, _ agentbox.Progress) (api.MeshStatus, error) {
+	s := m.Mesh.Status()
 	out := api.MeshStatus{
 		Peer: s.Self.ID.String(), Team: s.Team, Name: s.Self.Name, State: memberState(s.Self), Root: s.Root, Serial: s.Serial,
-		Members: s.Members, Online: s.Online, Sequence: s.Sequence, Counters: s.Counters, Transfers: d.transfers(ctx),
+		Members: s.Members, Online: s.Online, Sequence: s.Sequence, Counters: s.Counters, Transfers: m.transfers(ctx),
 	}
 	for _, r := range s.Self.Roles {
 		out.Roles = append(out.Roles, string(r))
@@ -164,84 +193,89 @@ func (d *daemon) showMesh(ctx context.Context, _ api.None, _ agentbox.Progress) 
 
 // transfers lists the transfers between peers and this machine that are under way, with names for
 // display if there are any.
-func (d *daemon) transfers(ctx context.Context) []api.MeshTransfer {
+func (m Membership) transfers(ctx context.Context) []api.MeshTransfer {
 	out := []api.MeshTransfer{}
-	node := d.team.Peers()
+	node := m.Team.Peers()
 	if node == nil {
 		return out
 	}
-	for _, m := range node.Transfers() {
-		wire := api.MeshTransfer{Manifest: m.Manifest, Receiving: m.Receiving, Peers: []string{}, Present: m.Present, Pieces: m.Pieces}
-		for _, p := range m.Peers {
-			wire.Peers = append(wire.Peers, cmp.Or(d.peerName(p.String()), p.Short()))
+	for _, t := range node.Transfers() {
+		wire := api.MeshTransfer{
+			Manifest: t.Manifest, Name: m.BlobName(ctx, t.Manifest), Receiving: t.Receiving, Peers: []string{}, Present: t.Present, Pieces: t.Pieces,
 		}
-		// A blob without a name is shown by its digest.
-		if _, e, err := d.findCache(ctx, m.Manifest.String()); err == nil {
-			wire.Name = describe(e)
+		for _, p := range t.Peers {
+			wire.Peers = append(wire.Peers, cmp.Or(m.NameOf(p.String()), p.Short()))
 		}
 		out = append(out, wire)
 	}
 	return out
 }
 
-// peerName returns the display name of a member, or "" if there is no such member. The member chose
+// NameOf returns the display name of a member, or "" if there is no such member. The member chose
 // the name itself, so it proves nothing.
-func (d *daemon) peerName(id string) string {
-	if m, err := d.mesh.Find(id); err == nil && id != "" {
-		return m.Name
+func (m Membership) NameOf(id string) string {
+	if member, err := m.Mesh.Find(id); err == nil && id != "" {
+		return member.Name
 	}
 	return ""
 }
 
-// trustPeer sets a member's roles to those of the request.
-func (d *daemon) trustPeer(_ context.Context, req api.MeshTrustRequest, _ agentbox.Progress) (api.MeshPeer, error) {
+// Trust sets a member's roles to those of the request.
+func (m Membership) Trust(_ context.Context, req api.MeshTrustRequest, _ agentbox.Progress) (api.MeshPeer, error) {
 	roles, err := rolesOf(req.Roles)
 	if err != nil {
 		return api.MeshPeer{}, err
 	}
-	return d.changePeer(req.Peer, func(id identity.PeerID) error { return d.mesh.SetRoles(id, roles) })
+	return m.changePeer(req.Peer, func(id identity.PeerID) error { return m.Mesh.SetRoles(id, roles) })
 }
 
-// revokePeer removes a member from the team. What the member made is removed too (dropMachines,
+// Revoke removes a member from the team. What the member made is removed too (dropMachines,
 // Images.Drop).
-func (d *daemon) revokePeer(_ context.Context, req api.MeshPeerRef, _ agentbox.Progress) (api.MeshPeer, error) {
-	return d.changePeer(req.Peer, d.mesh.Revoke)
-}
-
-// showImage returns an image with the names of the members that it came from, because host/images
-// knows members only by PeerID.
-func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agentbox.Progress) (api.ImageDetail, error) {
-	out, err := d.boxes.Images.Show(ctx, req, progress)
-	if err != nil || d.mesh == nil {
-		return out, err
-	}
-	out.MakerName = d.peerName(out.Maker)
-	for i := range out.Received {
-		out.Received[i].Name = d.peerName(out.Received[i].Peer)
-	}
-	return out, nil
+func (m Membership) Revoke(_ context.Context, req api.MeshPeerRef, _ agentbox.Progress) (api.MeshPeer, error) {
+	return m.changePeer(req.Peer, m.Mesh.Revoke)
 }
 
 // changePeer changes one member and returns its new state. what is a PeerID, a prefix of one, or a
 // name.
-func (d *daemon) changePeer(what string, change func(identity.PeerID) error) (api.MeshPeer, error) {
-	m, err := d.mesh.Find(what)
+func (m Membership) changePeer(what string, change func(identity.PeerID) error) (api.MeshPeer, error) {
+	member, err := m.Mesh.Find(what)
 	if err == nil {
-		err = change(m.ID)
+		err = change(member.ID)
 	}
 	if err != nil {
 		return api.MeshPeer{}, err
 	}
-	peers, err := d.mesh.Peers()
+	peers, err := m.Mesh.Peers()
 	for _, p := range peers {
-		if p.ID == m.ID {
+		if p.ID == member.ID {
 			return convertPeer(p), err
 		}
 	}
 	return api.MeshPeer{}, err
 }
 
-// leaveMesh leaves the team, and notifies the members that can be reached.
-func (d *daemon) leaveMesh(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
-	return api.None{}, d.mesh.Leave(ctx)
+// Leave leaves the team, and notifies the members that can be reached.
+func (m Membership) Leave(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+	return api.None{}, m.Mesh.Leave(ctx)
+}
+
+// Work lists what every machine of the team works on. Names and states are claims of those
+// machines.
+func (m Membership) Work(context.Context, api.None, agentbox.Progress) ([]api.TeamContext, error) {
+	peers, err := m.Mesh.Peers()
+	if err != nil {
+		return nil, err
+	}
+	names, here := map[identity.PeerID]string{}, map[identity.PeerID]bool{}
+	for _, p := range peers {
+		names[p.ID], here[p.ID] = p.Name, p.Online
+	}
+	out := []api.TeamContext{}
+	for _, t := range m.Team.TeamContexts() {
+		out = append(out, api.TeamContext{
+			Peer: t.Owner.String(), Machine: names[t.Owner], Online: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
+			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation,
+		})
+	}
+	return out, nil
 }
