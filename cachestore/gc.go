@@ -44,7 +44,6 @@ type GCReport struct {
 	Recent int      `json:"recent"` // things that stay only because they are new
 }
 
-// add adds a line to the report.
 func (g *GCReport) add(kind, name string, bytes int64, why string) {
 	g.Items = append(g.Items, GCItem{Kind: kind, Name: name, Bytes: bytes, Reason: why})
 }

@@ -119,7 +119,6 @@ func (g *guard) protect(m blob.Manifest) (release func()) {
 	return func() { g.afterGC(func() { countAll(-1) }) }
 }
 
-// isHeld reports whether a manifest is held.
 func (g *guard) isHeld(d agentbox.Digest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -84,7 +84,6 @@ func (h *handles) path(k fileKey) string {
 	return h.name(k)
 }
 
-// register records the manifest of an image file.
 func (h *handles) register(id uint64, manifest agentbox.Digest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,7 +22,6 @@ func (i *imageFiles) tempName(id uint64) string {
 	return i.path(imagesDir, fmt.Sprintf("%s%016x", disk.TempPrefix, id))
 }
 
-// create creates an empty image file under its temporary name.
 func (i *imageFiles) create(size int64) (disk.File, uint64, error) {
 	id := i.numbers.Add(1)
 	f, err := i.fs.Create(i.tempName(id))

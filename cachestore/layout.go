@@ -58,12 +58,10 @@ func imageName(id uint64, manifest agentbox.Digest) string {
 	return fmt.Sprintf("%016x-%s%s", id, manifest.Hex(), imageSuffix)
 }
 
-// parsePack parses a packName.
 func parsePack(name string) (uint64, bool) {
 	return parseID(name, packSuffix)
 }
 
-// parseImage parses an imageName.
 func parseImage(name string) (uint64, agentbox.Digest, bool) {
 	number, rest, ok := strings.Cut(name, "-")
 	id, ok2 := parseID(number, "")

@@ -42,7 +42,6 @@ type quarantine struct {
 // maxDamageFile bounds a file in quarantine/ when it is read.
 const maxDamageFile = 16 << 10
 
-// add records damage, replacing an earlier record of the same chunk.
 func (q *quarantine) add(dmg Damage) error {
 	b, err := dmg.encode()
 	if err != nil {

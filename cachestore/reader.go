@@ -82,7 +82,6 @@ func (r *Reader) find(off int64) (chunk int, start int64) {
 	return i, r.start(i)
 }
 
-// start returns the offset of chunk i.
 func (r *Reader) start(i int) int64 {
 	if r.fill.m.Blocks {
 		return int64(i) * blob.BlockSize

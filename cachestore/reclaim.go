@@ -121,7 +121,6 @@ func (col *collection) reclaimPacks(ctx context.Context, packs []uint64, claimed
 	return nil
 }
 
-// sizeOf returns the size of a pack or an image file.
 func (col *collection) sizeOf(k fileKey) (disk.Stat, error) {
 	f, err := col.s.handles.get(k)
 	if err != nil {

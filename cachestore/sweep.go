@@ -43,7 +43,6 @@ func (col *collection) mark(ctx context.Context) error {
 	return nil
 }
 
-// markNeeded marks a manifest and its chunks as needed.
 func (col *collection) markNeeded(ctx context.Context, d agentbox.Digest) error {
 	col.needed[shortDigest(d)] = struct{}{}
 	m, err := col.s.Manifest(ctx, d)

@@ -115,7 +115,6 @@ func readSince(dir string, last os.FileInfo, visit visitor) (now os.FileInfo, er
 	return now, readLines(f, visit)
 }
 
-// readFile shows the lines of one segment.
 func readFile(path string, visit visitor) error {
 	f, err := os.Open(path)
 	if err != nil {

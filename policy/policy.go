@@ -206,7 +206,6 @@ func (l Layer) note(i int) string {
 	return " (" + l.Notes[i] + ")"
 }
 
-// label names a layer in reasons.
 func (l Layer) label() string {
 	if l.Source == Preset && l.Name != "" {
 		return "preset " + l.Name

@@ -96,7 +96,6 @@ func FormatSize(bytes int64) string {
 
 func (d *decoder) duration(n *yaml.Node, to *time.Duration) { set(d, n, to, parseDuration) }
 
-// choice reads one of the given words.
 func choice[T ~string](d *decoder, n *yaml.Node, to *T, words ...T) {
 	set(d, n, to, func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {

@@ -32,7 +32,6 @@ func releaseMemory(ctx context.Context, every time.Duration) {
 	}
 }
 
-// gcCount returns how often the collector has run.
 func gcCount() uint64 {
 	s := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(s)

@@ -162,7 +162,6 @@ func (b *bridge) fromFront() {
 	}
 }
 
-// pass forwards a request and its answer.
 func (b *bridge) pass(req *ssh.Request) bool {
 	b.answering.Lock()
 	defer b.answering.Unlock()

@@ -84,7 +84,6 @@ type session struct {
 	failed chan error // writing to Stdout or Stderr failed
 }
 
-// listen receives the other end's requests until the channel closes.
 func (s *session) listen(reqs <-chan *ssh.Request) {
 	defer close(s.ended)
 	for req := range reqs {

@@ -177,7 +177,6 @@ func reject(nch ssh.NewChannel, err error) {
 // print it.
 const noBackend = "agentbox: "
 
-// open opens a channel in the environment, or takes the spare one.
 func (r *Relay) open(ctx context.Context, kind string, extra []byte) (end, error) {
 	client, err := r.backend(ctx)
 	if err != nil {

@@ -31,7 +31,6 @@ func newSpare() *spare {
 	return s
 }
 
-// take returns a session of client and begins to open the next one.
 func (s *spare) take(ctx context.Context, client *ssh.Client) (end, error) {
 	defer s.prepare(client)
 	if got := s.grab(client); got != nil {

@@ -124,7 +124,6 @@ func (fj *followedJob) addClient(opts environment.JobAttach, ch ssh.Channel) *cl
 	return c
 }
 
-// connectExpected connects the expected client.
 func (c *client) connectExpected(opts environment.JobAttach, ch ssh.Channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +252,6 @@ func (c *client) close() {
 	}
 }
 
-// isClosed reports whether close was called.
 func (c *client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

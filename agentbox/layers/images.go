@@ -127,7 +127,6 @@ func IsImage(n blob.Name, ref string) bool {
 	return n.Namespace == imageNamespace && ref != "" && n.Comment == comment(ref)
 }
 
-// ours reports whether a name was signed by this home.
 func (i *Images) ours(n blob.Name) bool { return i.Key.Equal(ed25519.PublicKey(n.Producer)) }
 
 // comment is what of an image's name a signed name may carry: printable text.

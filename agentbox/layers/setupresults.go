@@ -32,12 +32,10 @@ type SetupResults struct {
 	Key ed25519.PublicKey
 }
 
-// ours reports whether this home signed a name.
 func (s SetupResults) ours(n blob.Name) bool {
 	return s.Key == nil || s.Key.Equal(ed25519.PublicKey(n.Producer))
 }
 
-// nameOf is the key of the name of a result.
 func nameOf(made caches.Result) string {
 	return made.Ingredients.LookupKey().Hex() + "/" + made.Key.Hex()
 }

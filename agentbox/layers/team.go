@@ -22,7 +22,6 @@ const Team = "team"
 // other remotes peers may take as long as the caller waits.
 const peerTimeout = 300 * time.Millisecond
 
-// manifest asks the peers for a manifest.
 func (p peerSource) manifest(ctx context.Context, d agentbox.Digest) ([]byte, error) {
 	if len(p.remotes.order(p.first)) > 0 {
 		var cancel context.CancelFunc

@@ -66,7 +66,6 @@ func unpack(from fs.FS, root string) (string, error) {
 	return filepath.Join(dir, home.DaemonProgram), removeOthers(root, filepath.Base(dir))
 }
 
-// removeOthers removes the directories of other builds.
 func removeOthers(root, keep string) error {
 	all, err := os.ReadDir(root)
 	for _, e := range all {

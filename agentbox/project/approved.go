@@ -65,7 +65,6 @@ func quote(s string) string {
 	return strings.NewReplacer("\\", `\\`, "\n", `\n`, "\r", `\r`).Replace(s)
 }
 
-// unquote reverses quote.
 func unquote(s string) string {
 	return strings.NewReplacer(`\\`, "\\", `\n`, "\n", `\r`, "\r").Replace(s)
 }

@@ -56,7 +56,6 @@ func (s *Store) userPath(p Project) string {
 	return filepath.Join(s.dir(p), "user.yaml")
 }
 
-// dir returns the directory of a project's files.
 func (s *Store) dir(p Project) string { return s.names.Project(p.ID()) }
 
 const userComment = `The user's rules. Edit this file, or use agentbox policy allow and deny, which write it anew.

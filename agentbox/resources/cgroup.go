@@ -67,7 +67,6 @@ func readBytes(root fs.FS, name string) (int64, bool) {
 	return n, err == nil
 }
 
-// filePages sums fields of a memory.stat.
 func filePages(root fs.FS, name string, fields []string) (sum int64) {
 	b, _ := fs.ReadFile(root, name) // what cannot be read has none
 	for line := range strings.Lines(string(b)) {

@@ -141,7 +141,6 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// userName returns this user's name, as loginctl knows it.
 func userName() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

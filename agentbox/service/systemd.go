@@ -9,7 +9,6 @@ import (
 	"agentbox/agentbox"
 )
 
-// unit returns the unit's name for systemctl.
 func (s Service) unit() string { return s.name() + ".service" }
 
 // file returns a path below the user's configuration, which systemd reads before the system's; see

@@ -53,7 +53,6 @@ type Branch struct {
 	tree      *tree  // nil for a ref
 }
 
-// branch returns a Branch of what the box has named.
 func branch(commit, ref, path string) Branch {
 	b := Branch{OtherWork: agentbox.OtherWork{Name: strings.TrimPrefix(agentbox.Printable(ref), "refs/heads/"), Commit: commit}, path: path, ref: ref}
 	if path != "." {

@@ -74,7 +74,6 @@ func (t *Team) archive(ctx context.Context, count *Lookups, what, key string, of
 	return by, name, err
 }
 
-// archives returns the templates and kernels of this machine's store.
 func (t *Team) archives() layers.Archives { return layers.Archives{Store: t.SetupResults.Store} }
 
 // TemplateMade announces that a new template is here. It does not block.

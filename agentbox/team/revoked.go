@@ -86,7 +86,6 @@ func (t *Team) dropImages(ctx context.Context, m *mesh.Mesh, list []image.Image)
 	return gone, used
 }
 
-// drop removes a name and frees the space of its blob.
 func (t *Team) drop(ctx context.Context, n blob.Name) {
 	if err := t.SetupResults.Drop(ctx, n); err != nil {
 		t.Log.Error("team: what a former builder made cannot be removed", "name", n.Namespace+"/"+n.Key, "error", err)

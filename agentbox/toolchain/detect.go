@@ -45,7 +45,6 @@ type scan struct {
 	found Found
 }
 
-// need adds a need.
 func (s *scan) need(n Need) { s.found.Needs = append(s.found.Needs, n) }
 
 // lock adds those of the named lockfiles that exist in a directory.

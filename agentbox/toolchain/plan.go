@@ -295,7 +295,6 @@ func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
 	p.refuse(needs, candidate)
 }
 
-// add adds a tool from the distribution.
 func (p *Plan) add(t Tool) { p.Packages = append(p.Packages, packagesOf[t]...) }
 
 // refuse records the needs whose version was refused.

@@ -102,7 +102,6 @@ func isWebURL(s string) bool {
 	return err == nil && len(s) <= longestURL && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }
 
-// newest returns the newest of the versions for which fits returns true.
 func (r Releases) newest(fits func(Release) bool) (best Release, ok bool) {
 	var newest *semver.Version
 	for _, one := range r {

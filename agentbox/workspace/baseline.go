@@ -134,7 +134,6 @@ func (b *baselineView) size(names []string) (size int64) {
 	return size
 }
 
-// isGit reports whether git itself failed.
 func isGit(err error) bool {
 	_, ok := errors.AsType[*git.Error](err)
 	return ok

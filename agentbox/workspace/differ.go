@@ -26,7 +26,6 @@ func parseChange(line string) change {
 	return change{f[0], f[1], f[2]}
 }
 
-// deleted reports whether the box has deleted the file.
 func (c change) deleted() bool { return strings.Trim(c.mode, "0") == "" }
 
 // isIn reports whether files has the same file at this path, or none if it was deleted. files

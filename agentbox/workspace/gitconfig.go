@@ -119,7 +119,6 @@ func readConfig(file string) ([]git.Setting, error) {
 	return git.ParseConfig(string(data)), nil
 }
 
-// parseConfig parses the output of git config --null --list.
 func parseConfig(out string) []git.Setting {
 	var settings []git.Setting
 	for entry := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {

@@ -69,7 +69,6 @@ func resolve(ctx context.Context, repo Repo, ref string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// isAncestor reports whether from is an ancestor of to.
 func isAncestor(ctx context.Context, repo Repo, from, to string) (bool, error) {
 	_, yes, err := answer(ctx, repo.Root, "merge-base", "--is-ancestor", from, to)
 	return yes, err

@@ -125,7 +125,6 @@ func compare(a, b Record) int {
 	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Key, b.Key))
 }
 
-// understood reports whether this build knows the kind.
 func (r Record) understood() bool {
 	_, ok := kinds[r.Kind]
 	return ok

@@ -203,7 +203,6 @@ func (n *Node) expire() {
 	}
 }
 
-// admits reports whether a peer is a member now, by the newest list.
 func (n *Node) admits(id identity.PeerID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

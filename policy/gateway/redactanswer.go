@@ -44,7 +44,6 @@ func (s *substitution) redactUpgrade(res *http.Response, body io.ReadWriteCloser
 	}{newFrameRedactor(body, s.redactions), body}, nil
 }
 
-// redacts tells whether there is anything to redact.
 func (s *substitution) redacts() bool { return s != nil && len(s.redactions) > 0 }
 
 // redactHeader redacts values and drops fields whose name contains a secret, since names come in

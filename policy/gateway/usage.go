@@ -49,12 +49,10 @@ func restrictCodings(h http.Header) {
 	h.Set("Accept-Encoding", strings.Join(rest, ", "))
 }
 
-// canDecode tells whether responses in a coding can be read here.
 func canDecode(coding string) bool {
 	return isIdentity(coding) || slices.Contains(contentCodings, strings.ToLower(coding))
 }
 
-// isIdentity tells whether a coding is none.
 func isIdentity(coding string) bool { return coding == "" || strings.EqualFold(coding, "identity") }
 
 // usageFunc is called with the usage that a model reports, and its name.

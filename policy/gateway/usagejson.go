@@ -82,7 +82,6 @@ type container struct {
 	key     string // of the present member, "" for one that is not in knownNames
 }
 
-// reset begins another document.
 func (u *usageScanner) reset() { *u = usageScanner{found: u.found} }
 
 // scan takes the next byte: the state machine is where the byte is, in a string, behind a

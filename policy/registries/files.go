@@ -118,7 +118,6 @@ func simpleLinks(answer []byte) []string {
 	})
 }
 
-// tarballLinks parses one version of an npm package.
 func tarballLinks(answer []byte) []string {
 	var version struct {
 		Dist struct {

@@ -85,7 +85,6 @@ func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image)
 	return err
 }
 
-// apply opens a layer and applies it to the tree.
 func (b *build) apply(ctx context.Context, layer func() (io.ReadCloser, error)) error {
 	r, err := layer()
 	if err != nil {

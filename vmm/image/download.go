@@ -69,7 +69,6 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 	return d, nil
 }
 
-// wait returns when all goroutines have ended.
 func (d *download) wait() { d.group.Wait() }
 
 // open waits until layer i is here and returns its uncompressed bytes. It may be called once for
@@ -92,7 +91,6 @@ func (d *download) open(i int) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// path is the file of a layer until it is opened.
 func (d *download) path(i int) string { return filepath.Join(d.b.dir, fmt.Sprintf("layer-%d", i)) }
 
 // fetch tries to download a layer a few times, and waits longer after each.

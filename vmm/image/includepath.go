@@ -157,7 +157,6 @@ func secret(p, home string) bool {
 	return slices.ContainsFunc(secrets, func(s string) bool { return inside(rel, s) })
 }
 
-// inside tells whether p is dir or below it.
 func inside(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

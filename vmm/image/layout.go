@@ -52,7 +52,6 @@ func openLayout(rest string, r Recipe) (v1.Image, error) {
 	return img, verify(r.Source, desc.Digest, img.RawManifest)
 }
 
-// verify compares a manifest or a configuration of an image with its digest.
 func verify(source string, want v1.Hash, read func() ([]byte, error)) error {
 	raw, err := read()
 	if err != nil {
@@ -64,7 +63,6 @@ func verify(source string, want v1.Hash, read func() ([]byte, error)) error {
 	return nil
 }
 
-// hashOf converts a digest to the type of the library.
 func hashOf(d agentbox.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.Hex()} }
 
 // selectManifest chooses by tag or digest and by platform. Exactly one must fit. A tag is a whole

@@ -133,7 +133,6 @@ func (l LockEntry) recipe() Recipe {
 	return Recipe{Source: l.Source, Packages: l.Packages, Platform: l.Platform}
 }
 
-// same tells whether the entry is for a recipe in its normal form.
 func (l LockEntry) same(r Recipe) bool {
 	return l.Source == r.Source && l.Platform == r.Platform && slices.Equal(l.Packages, r.Packages)
 }

@@ -17,7 +17,6 @@ type Received struct {
 // maxReceived is how many members and remotes are told apart.
 const maxReceived = 64
 
-// same tells whether both are from the same member or remote.
 func (r Received) same(other Received) bool { return r.Peer == other.Peer && r.Remote == other.Remote }
 
 // AddReceived adds to a list, which it may change. The list keeps its order and its bound.

@@ -60,7 +60,6 @@ const (
 	fromRegistry
 )
 
-// source splits Source into its kind and the rest.
 func (r Recipe) source() (kind, string) {
 	for prefix, k := range map[string]kind{"apt:": fromApt, "oci:": fromLayout, "docker-archive:": fromArchive} {
 		if rest, ok := strings.CutPrefix(r.Source, prefix); ok {

@@ -170,7 +170,6 @@ func (s *Store) Remove(ctx context.Context, digest agentbox.Digest) error {
 	return hostError(errors.Join(err, os.RemoveAll(trash)))
 }
 
-// imageDir is the directory of an image.
 func (s *Store) imageDir(d agentbox.Digest) string { return filepath.Join(s.dir, imagesDir, d.Hex()) }
 
 // describe reads the description of an image. It does not look at the file.

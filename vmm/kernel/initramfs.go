@@ -59,7 +59,6 @@ func (a *archive) add(name string, mode, major, minor int, data []byte) {
 	a.pad(4)
 }
 
-// pad appends zeros up to a multiple of to.
 func (a *archive) pad(to int) {
 	for a.buf.Len()%to != 0 {
 		a.buf.WriteByte(0)

@@ -169,7 +169,6 @@ func errTooLarge() error {
 	return agentbox.Errorf(agentbox.Conflict, "the box sends more than can be kept: delete old conversations in it")
 }
 
-// archivePath is the archive of an agent's conversations about a project.
 func (r *Keeper) archivePath(b Box, agent string) string {
 	return filepath.Join(r.Home.Sessions(b.Project, agent), "kept.tar")
 }

@@ -33,7 +33,6 @@ func (c *completion) recordPeriodically() {
 	}
 }
 
-// isComplete tells whether the image is complete and a plain file.
 func (c *completion) isComplete() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +57,6 @@ func (c *completion) recordReceived() {
 	}
 }
 
-// received is what came in this completion and earlier ones.
 func (c *completion) received(now []image.Received) []image.Received {
 	return image.AddReceived(slices.Clone(c.receivedBefore), now...)
 }

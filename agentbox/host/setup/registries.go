@@ -59,7 +59,6 @@ func (s *Setup) openQuestions(ctx context.Context, req Request) []registries.Que
 	return s.Registries.OpenQuestions(ctx, req.Config.Toolchain.Ecosystems())
 }
 
-// ecosystems names the ecosystems of questions, for a message.
 func ecosystems(questions []registries.Question) string {
 	var names []string
 	for _, q := range questions {

@@ -99,7 +99,6 @@ func (t *Templates) install(ctx context.Context, m Machine, key string, progress
 	return by, t.publish(dir, key, Origin{Image: m.Image, By: peer})
 }
 
-// withdraw takes back the offer of a template.
 func (t *Templates) withdraw(key string) error {
 	if t.Team == nil {
 		return nil

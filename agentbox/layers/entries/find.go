@@ -65,7 +65,6 @@ func pickEntry(list []cachestore.Entry, ref string) (cachestore.Entry, error) {
 	return cachestore.Entry{}, agentbox.Errorf(agentbox.Conflict, "%q may be any of %d: %s", ref, len(found), strings.Join(meant, "; ")).WithHint("more digits of one of them")
 }
 
-// anyName reports whether is returns true for one of an entry's names.
 func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
 	return slices.ContainsFunc(e.Names, is)
 }
@@ -74,7 +73,6 @@ func anyName(e cachestore.Entry, is func(n blob.Name) bool) bool {
 // would match by accident in a store of a few hundred entries.
 const minPrefixDigits = 4
 
-// hasDigestPrefix reports whether ref is a prefix of a digest.
 func hasDigestPrefix(ref, hex string) bool {
 	digits := strings.TrimPrefix(ref, "sha256:")
 	return len(digits) >= minPrefixDigits && strings.HasPrefix(hex, digits)

@@ -117,7 +117,6 @@ func noDirectory(dir string) error {
 	return &launchError{126, fmt.Errorf("cannot run in %s: there is no such directory in the box; --workdir chooses another", dir)}
 }
 
-// credential is a user's ids and groups as fork takes them.
 func credential(u User) *syscall.Credential {
 	cred := &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 	for _, g := range u.Groups {

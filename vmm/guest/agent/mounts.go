@@ -20,7 +20,6 @@ type mount struct {
 	data                 string
 }
 
-// do mounts, and makes the target where it is missing.
 func (m mount) do() error {
 	if err := os.MkdirAll(m.target, 0o755); err != nil {
 		return err

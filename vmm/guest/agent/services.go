@@ -203,10 +203,8 @@ func (se *services) killLeftovers(s *service, p *process) {
 	}
 }
 
-// group is the service's cgroup below the box's.
 func (s *service) group() string { return "services/" + path.Base(s.Name) }
 
-// launch runs a line of shell as the service's user and closes the files.
 func (se *services) launch(s *service, line string, files []int) (*process, error) {
 	defer closeDescriptors(files)
 	env := map[string]string{}
@@ -279,7 +277,6 @@ func (se *services) checkCommand(ctx context.Context, s *service) bool {
 	return p.status.Exited() && p.status.ExitStatus() == 0
 }
 
-// set changes a service's state.
 func (se *services) set(s *service, state protocol.ServiceState, failure string) {
 	se.mu.Lock()
 	defer se.mu.Unlock()

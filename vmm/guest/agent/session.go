@@ -63,7 +63,6 @@ func (s *session) serve(requests <-chan *ssh.Request) {
 	}
 }
 
-// startsCommand tells whether a request starts the session's command.
 func startsCommand(request string) bool {
 	return request == "exec" || request == "shell" || request == "subsystem" || request == protocol.Argv
 }

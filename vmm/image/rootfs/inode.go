@@ -108,7 +108,6 @@ func (i *Inode) Child(name string) *Inode {
 	return nil
 }
 
-// newDir makes an empty directory of the user root.
 func newDir(mode uint32, t time.Time) *Inode {
 	return &Inode{Mode: TypeDir | mode, ModTime: t, entries: map[string]*entry{}}
 }

@@ -98,7 +98,6 @@ func (t *Tree) Put(name string, ino *Inode) error {
 	return nil
 }
 
-// putRoot replaces the attributes of the root directory.
 func (t *Tree) putRoot(name string, ino *Inode) error {
 	if !ino.IsDir() {
 		return agentbox.Errorf(agentbox.Corrupt, "layer replaces the root directory by something else (%q)", name)
