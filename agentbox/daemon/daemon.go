@@ -46,9 +46,9 @@ type daemon struct {
 	cfg     Config
 	started time.Time
 	boxes   *host.Manager
-	*shares
-	queue *task.Queue
-	stop  context.CancelFunc
+	shares  *shares // what boxes are made of, and what the team may have
+	queue   *task.Queue
+	stop    context.CancelFunc
 
 	artifacts  artifacts
 	hostDoctor doctor.Doctor
@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 	d.stop = stop
 	var work sync.WaitGroup
 	work.Go(d.queue.Run)
-	work.Go(func() { d.team.Run(ctx) })
+	work.Go(func() { d.shares.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
@@ -152,12 +152,12 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 // entries, membership, evidence and tasks return new values for each use: they are views without
 // state.
 func (d *daemon) entries() entries.Entries {
-	return entries.Entries{Store: d.store.Store, Sharing: d.sharing, Remotes: d.remotes}
+	return entries.Entries{Store: d.shares.store.Store, Sharing: d.shares.sharing, Remotes: d.shares.remotes}
 }
 
 // membership returns the handlers about the team.
 func (d *daemon) membership() membership.Membership {
-	return membership.Membership{Mesh: d.mesh, Err: d.noMesh, Team: d.team, BlobName: d.entries().NameOf}
+	return membership.Membership{Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf}
 }
 
 // evidence returns what boxes of tasks left.

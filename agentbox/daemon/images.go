@@ -11,7 +11,7 @@ import (
 // knows members only by PeerID.
 func (d *daemon) showImage(ctx context.Context, req api.ImageRef, progress agentbox.Progress) (api.ImageDetail, error) {
 	out, err := d.boxes.Images.Show(ctx, req, progress)
-	if err != nil || d.mesh == nil {
+	if err != nil || d.shares.mesh == nil {
 		return out, err
 	}
 	team := d.membership()

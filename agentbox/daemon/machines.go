@@ -27,9 +27,9 @@ func (d *daemon) keepMachines(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.machines:
+		case <-d.shares.machines:
 		}
-		if !d.team.HasPeers() {
+		if !d.shares.team.HasPeers() {
 			continue
 		}
 		if err := errors.Join(d.keepTemplates(ctx), d.keepKernels(ctx)); err != nil && ctx.Err() == nil {
@@ -44,7 +44,7 @@ func (d *daemon) keepTemplates(ctx context.Context) error {
 	all, err := d.boxes.Templates()
 	for key, origin := range all {
 		if origin.By == "" && !origin.Image.IsZero() {
-			err = errors.Join(err, d.team.KeepTemplate(ctx, key, origin.Image, d.cfg.Home.Template(key)))
+			err = errors.Join(err, d.shares.team.KeepTemplate(ctx, key, origin.Image, d.cfg.Home.Template(key)))
 		}
 	}
 	return err
@@ -55,7 +55,7 @@ func (d *daemon) keepKernels(ctx context.Context) error {
 	all, err := kernel.ListFetched(d.cfg.Home.Kernels())
 	for _, k := range all {
 		if k.By == "" && !k.Unknown {
-			err = errors.Join(err, d.team.KeepKernel(ctx, k.Release, k.Dir))
+			err = errors.Join(err, d.shares.team.KeepKernel(ctx, k.Release, k.Dir))
 		}
 	}
 	return err

@@ -105,7 +105,7 @@ type emit func(name, help string, kind prometheus.ValueType, v float64, labels .
 func (c collector) store(one emit) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	s, err := c.d.store.Store(ctx)
+	s, err := c.d.shares.store.Store(ctx)
 	if err != nil {
 		return // doctor reports why
 	}
@@ -119,10 +119,10 @@ func (c collector) store(one emit) {
 // team collects the numbers of the mesh, and how often the team had a result that would otherwise
 // have been made here.
 func (c collector) team(one emit) {
-	if c.d.mesh == nil {
+	if c.d.shares.mesh == nil {
 		return
 	}
-	s := c.d.mesh.Status()
+	s := c.d.shares.mesh.Status()
 	one("mesh_members", "Machines of the team.", prometheus.GaugeValue, float64(s.Members))
 	one("mesh_peers_here", "Other machines of the team that are here.", prometheus.GaugeValue, float64(s.Online))
 	for name, n := range s.Counters {

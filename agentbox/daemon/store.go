@@ -36,11 +36,11 @@ func (d *daemon) scrub(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s, err := d.store.Store(ctx)
+		s, err := d.shares.store.Store(ctx)
 		if err != nil {
 			return // already reported when the store was opened
 		}
-		s.Scrub(ctx, d.remotes.Source())
+		s.Scrub(ctx, d.shares.remotes.Source())
 	}()
 	return done
 }
