@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,10 +39,36 @@ func TestNoTypeHasTooManyMethods(t *testing.T) {
 	}
 }
 
+// otherReceivers are packages in which a receiver may still have the letter of a type's former name.
+var otherReceivers = []string{"agentbox/cli", "agentbox/daemon", "agentbox/place", "agentbox/source", "agentbox/task", "agentbox/workspace", "agentbox/snapshot", "bench", "tools", "vmm/container", "vmm/guest/protocol", "vmm/gvisor/launch", "vmm/gvisor/plan"}
+
+// A receiver begins with the letter of its type, so that a reader knows what it is.
+func TestReceiversBeginLikeTheirType(t *testing.T) {
+	looked := 0
+	eachMethod(t, func(pkg string, fn *ast.FuncDecl) {
+		typ := receiver(fn.Recv.List[0].Type)
+		if names := fn.Recv.List[0].Names; len(names) > 0 && !slices.ContainsFunc(otherReceivers, func(p string) bool { return strings.HasPrefix(pkg, p) }) {
+			if looked++; names[0].Name != "_" && !strings.EqualFold(names[0].Name[:1], typ[:1]) {
+				t.Errorf("%s: the receiver of %s.%s is %s", pkg, typ, fn.Name.Name, names[0].Name)
+			}
+		}
+	})
+	if looked < 1000 {
+		t.Errorf("looked at %d methods", looked)
+	}
+}
+
 // countMethods returns the number of methods of each type, named by the directory of its package.
 func countMethods(t *testing.T) map[string]int {
 	t.Helper()
 	methods := map[string]int{}
+	eachMethod(t, func(pkg string, fn *ast.FuncDecl) { methods[pkg+"."+receiver(fn.Recv.List[0].Type)]++ })
+	return methods
+}
+
+// eachMethod calls f with every method of the non-test files of each package.
+func eachMethod(t *testing.T, f func(pkg string, fn *ast.FuncDecl)) {
+	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -51,14 +78,14 @@ func countMethods(t *testing.T) map[string]int {
 		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		pkg := filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), "../"))
-		for _, decl := range f.Decls {
+		for _, decl := range file.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv != nil {
-				methods[pkg+"."+receiver(fn.Recv.List[0].Type)]++
+				f(pkg, fn)
 			}
 		}
 		return nil
@@ -66,7 +93,6 @@ func countMethods(t *testing.T) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return methods
 }
 
 // receiver returns the name of a method's type, without pointer and type parameters.

@@ -33,16 +33,16 @@ func ParseTaskID(s string) (TaskID, error) {
 }
 
 // String returns "t-" and eight lower-case hex digits.
-func (id TaskID) String() string { return taskPrefix + hex.EncodeToString(id[:]) }
+func (t TaskID) String() string { return taskPrefix + hex.EncodeToString(t[:]) }
 
 // MarshalText implements encoding.TextMarshaler, so that an ID is a string in JSON.
-func (id TaskID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+func (t TaskID) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (id *TaskID) UnmarshalText(b []byte) error {
+func (t *TaskID) UnmarshalText(b []byte) error {
 	v, err := ParseTaskID(string(b))
 	if err == nil {
-		*id = v
+		*t = v
 	}
 	return err
 }
@@ -64,7 +64,7 @@ const (
 )
 
 // Done reports whether the state is final.
-func (s TaskState) Done() bool { return s != TaskQueued && s != TaskRunning }
+func (t TaskState) Done() bool { return t != TaskQueued && t != TaskRunning }
 
 // TaskSpec is what a task is to do, as it was submitted. It is written once and never changes, so
 // that every attempt does the same, even one made by a later daemon. Absent flags leave the choice
@@ -114,9 +114,9 @@ type TaskSpec struct {
 
 // Unattended returns the same spec for a task that no client waits for. A retry is such a task: the
 // client that held the first attempt is gone.
-func (s TaskSpec) Unattended() TaskSpec {
-	s.Held, s.Input = false, false
-	return s
+func (t TaskSpec) Unattended() TaskSpec {
+	t.Held, t.Input = false, false
+	return t
 }
 
 // TaskLimits bound each attempt and override those of the configuration; a zero field leaves that
