@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -20,9 +21,14 @@ func Identify(path string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
+	return IdentityOf(info), nil
+}
+
+// IdentityOf returns the Identity of a file that was looked at.
+func IdentityOf(info fs.FileInfo) Identity {
 	id := Identity{Size: info.Size(), MTime: info.ModTime().UnixNano()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		id.Inode, id.Changed = st.Ino, changeTime(st)
 	}
-	return id, nil
+	return id
 }

@@ -19,7 +19,7 @@ import (
 // the work tree, and ignores includes, per-worktree configuration and the user's own configuration.
 //
 // A git directory elsewhere counts only if it names this checkout as its own, as those of worktrees
-// and submodules do. Otherwise the checkout is a project by itself, named by its path. root may be
+// and submodules do. A captured checkout says itself what the original was. Otherwise the checkout is a project by itself, named by its path. root may be
 // relative.
 //
 // The error, of code Invalid, means that a directory or a configuration cannot be read. Guessing
@@ -35,6 +35,9 @@ func Identify(root string) (Project, error) {
 	gitDir, ok := gitDirOf(abs)
 	if !ok {
 		return Project{Name: abs}, nil
+	}
+	if name, err := readFile(filepath.Join(gitDir, CapturedFile), maxPointer); err == nil && len(name) > 0 {
+		return Project{Name: string(name)}, nil
 	}
 	config, err := readFile(filepath.Join(gitDir, "config"), maxConfig)
 	if errors.Is(err, errNotRegular) || errors.Is(err, fs.ErrNotExist) {
@@ -53,6 +56,10 @@ func Identify(root string) (Project, error) {
 	}
 	return Project{Name: base}, nil
 }
+
+// CapturedFile is the file in the git directory of a captured checkout (package source) that has the
+// name of its project, which may be the path of the original. No repository can contain it.
+const CapturedFile = "agentbox-project"
 
 const (
 	// In bytes.

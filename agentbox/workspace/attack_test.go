@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 
 	"crypto/sha1"
@@ -129,6 +130,17 @@ func runAllOperations(t *testing.T, dir string) {
 	if _, err := workspace.Stage(ctx, repo, copied, workspace.Options{}); err != nil {
 		t.Log(err)
 	}
+	store, err := source.OpenStore(filepath.Join(dir, "sources"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if captured, release, err := store.Capture(ctx, repo, "example.com/app"); err == nil {
+		defer release()
+		_, err = captured.Apply(ctx, filepath.Join(dir, "captured"), 0)
+		t.Log(err)
+	} else {
+		t.Log(err)
+	}
 	has, err := workspace.HasFilesIn(ctx, repo, "dir")
 	t.Log(has, err)
 	branch, err := workspace.HasBranch(ctx, repo, "main")
@@ -206,9 +218,14 @@ func TestOutsideIsNotRead(t *testing.T) {
 			oddIndex(t, filepath.Join(dir, "repo/.git/index"))
 			blob := strings.TrimSpace(gitOut(t, filepath.Join(outside, "other"), "rev-parse", "HEAD:stolen"))
 			runAllOperations(t, dir)
-			copied := filepath.Join(dir, "copy")
+			copied, captured := filepath.Join(dir, "copy"), filepath.Join(dir, "captured")
+			if exists(copied) != exists(captured) {
+				t.Error("only one of staging and capturing refuses it")
+			}
 			readNothing(t, copied, hostSecret)
-			for _, d := range []string{copied, filepath.Join(copied, "inner")} {
+			readNothing(t, filepath.Join(dir, "sources"), hostSecret)
+			all := []string{copied, filepath.Join(copied, "inner"), captured, filepath.Join(captured, "inner")}
+			for _, d := range all {
 				if _, err := os.Lstat(filepath.Join(d, ".git")); err != nil {
 					continue
 				}
@@ -216,7 +233,7 @@ func TestOutsideIsNotRead(t *testing.T) {
 					t.Errorf("an object of another repository is in %s", d)
 				}
 			}
-			for _, d := range []string{copied, filepath.Join(copied, "inner")} {
+			for _, d := range all {
 				if exists(filepath.Join(d, "control")) && !exists(filepath.Join(d, hostSecret)) {
 					t.Error("which files are there tells what the secret holds")
 				}

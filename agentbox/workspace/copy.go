@@ -23,6 +23,9 @@ type job struct {
 	link     bool   // may become a hard link
 	private  bool   // part of a git directory, where links are not followed
 	clean    bool   // text that may contain credentials
+
+	info fs.FileInfo // of src when it was listed, for a job of the bulk
+	from string      // what becomes a hard link instead of a copy of src (File.From)
 }
 
 // outcome is the result of a job. Only copied creates something at dst.
@@ -33,6 +36,7 @@ const (
 	leftOut
 	vanished  // gone between listing and copying
 	directory // nothing is copied
+	postponed // part of the bulk
 )
 
 // workers returns how many files are copied at once: enough to hide disk latency, few enough not
@@ -54,7 +58,7 @@ func (s *stager) copyAll(ctx context.Context, jobs []job) (all outcomes, err err
 	for range min(workers(), len(jobs)) {
 		g.Go(func() (err error) {
 			for i := next.Add(1) - 1; i < int64(len(jobs)) && gctx.Err() == nil; i = next.Add(1) - 1 {
-				if became[i], err = s.copyOne(jobs[i]); err != nil {
+				if became[i], err = s.copyOne(&jobs[i]); err != nil {
 					return err
 				}
 			}
@@ -68,6 +72,9 @@ func (s *stager) copyAll(ctx context.Context, jobs []job) (all outcomes, err err
 		switch o {
 		case copied:
 			all.files++
+		case postponed:
+			all.files++
+			s.bulk = append(s.bulk, jobs[i])
 		case vanished:
 			all.vanished = true
 		case directory:
@@ -80,7 +87,10 @@ func (s *stager) copyAll(ctx context.Context, jobs []job) (all outcomes, err err
 
 // copyOne decides by what is at src now, since the listing may be out of date. The limit counts
 // a file before it is copied, so a copy never exceeds it by much. Hard links cost nothing.
-func (s *stager) copyOne(j job) (outcome, error) {
+func (s *stager) copyOne(j *job) (outcome, error) {
+	if j.from != "" && os.Link(j.from, j.dst) == nil {
+		return copied, nil
+	}
 	fi, err := os.Lstat(j.src)
 	switch {
 	case gone(err):
@@ -90,12 +100,16 @@ func (s *stager) copyOne(j job) (outcome, error) {
 	case fi.IsDir():
 		return directory, nil
 	case fi.Mode()&fs.ModeSymlink != 0 && j.private:
-		return s.copyGitLink(j)
-	case fi.Mode()&fs.ModeSymlink != 0:
-		return copied, copyLink(j, fi)
-	case !fi.Mode().IsRegular():
+		return s.copyGitLink(*j)
+	case fi.Mode()&fs.ModeSymlink != 0 && !s.postpones(*j):
+		return copied, copyLink(*j, fi)
+	case fi.Mode()&fs.ModeSymlink == 0 && !fi.Mode().IsRegular():
 		s.note("%q is left out: it is neither a file, a directory nor a symbolic link", j.name)
 		return leftOut, nil
+	}
+	if s.postpones(*j) {
+		j.info = fi
+		return postponed, nil
 	}
 	// Fall back to copying if linking fails, for example across file systems.
 	if j.link && s.opts.Link && os.Link(j.src, j.dst) == nil {
@@ -105,9 +119,9 @@ func (s *stager) copyOne(j job) (outcome, error) {
 		return leftOut, TooLarge(s.opts.Limit)
 	}
 	if j.clean {
-		return copyClean(j)
+		return copyClean(*j)
 	}
-	return s.copyFile(j)
+	return s.copyFile(*j)
 }
 
 // attempts bounds how often a file that changes during the copy is copied again.

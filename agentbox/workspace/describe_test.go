@@ -133,7 +133,7 @@ func BenchmarkStage100MB(b *testing.B) {
 	gitOut(b, filepath.Join(dir, "repo"), "gc", "-q")
 	repo, near := describe(b, filepath.Join(dir, "repo")), filepath.Join(dir, "near")
 	for b.Loop() {
-		_, stats, err := workspace.StageTemp(context.Background(), repo, near)
+		_, stats, err := stageTemp(repo, near)
 		if err != nil {
 			b.Fatal(err)
 		}

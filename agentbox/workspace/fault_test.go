@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 
 	"golang.org/x/sys/unix"
@@ -190,6 +191,11 @@ func TestCopyDuringChanges(t *testing.T) {
 	}
 }
 
+// stageTemp stages a tree that is read once.
+func stageTemp(repo workspace.Repo, near string) (string, workspace.Stats, error) {
+	return source.Checkout(repo).ApplyTemp(context.Background(), near, false)
+}
+
 func TestStageTemp(t *testing.T) {
 	isolateGit(t)
 	dir := build(t, `base`)
@@ -197,7 +203,7 @@ func TestStageTemp(t *testing.T) {
 	repo := describe(t, filepath.Join(dir, "repo"))
 	var last string
 	for range 2 { // the second finds what the first left, as after a crash
-		tree, stats, err := workspace.StageTemp(context.Background(), repo, near)
+		tree, stats, err := stageTemp(repo, near)
 		if err != nil || stats.Files != 4 {
 			t.Fatal(stats, err)
 		}

@@ -153,6 +153,7 @@ type walker struct {
 	dst  string
 	name string // dst's name in notes
 	link bool   // files may become hard links
+	bare bool   // directories are made later, for the bulk
 	// refless leaves out the files that have refs, for a repository with reftables.
 	refless bool
 	jobs    []job
@@ -219,6 +220,9 @@ func (w *walker) add(dir, name string, isDir bool) error {
 
 // directory creates a directory in the copy.
 func (w *walker) directory(name string) error {
+	if w.bare {
+		return nil
+	}
 	return unwritable(w.dst, os.MkdirAll(filepath.Join(w.dst, name), 0o755))
 }
 

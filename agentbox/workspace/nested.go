@@ -15,7 +15,7 @@ import (
 // copied, its directory stays empty, with a note: the box is still useful without it.
 func (s *stager) nested(ctx context.Context, outer Repo, to target, path string) error {
 	src, dst := filepath.Join(outer.Root, path), filepath.Join(to.root, path)
-	if err := os.Mkdir(dst, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.MkdirAll(dst, 0o755); err != nil {
 		return unwritable(dst, err)
 	}
 	if err := s.rootDir(src, dst); err != nil {

@@ -30,7 +30,7 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 		var jobs []job
 		have := map[string]bool{}
 		for _, store := range stores {
-			listed, err := listObjects(store, to, len(stores) == 1, have)
+			listed, err := s.listObjects(store, to, len(stores) == 1, have)
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,13 @@ func (s *stager) objects(ctx context.Context, repo Repo, dst string) error {
 			return s.lfs(ctx, repo, dst)
 		}
 		stale(to)
+		s.dropBulk(to)
 	}
+	return rewrittenError(repo)
+}
+
+// rewrittenError is about a repository whose objects are never where they were listed.
+func rewrittenError(repo Repo) error {
 	return agentbox.Errorf(agentbox.Conflict, "the objects of %s are being rewritten all the time", repo.CommonDir).
 		WithHint("wait for git gc or git repack to end, then try again")
 }
@@ -136,8 +142,8 @@ var (
 // listObjects returns copy jobs for the files of one store that the copy lacks. have records the
 // names already handled: names derive from contents, so the first store that has one supplies
 // it. alone means that nothing is borrowed. A directory that is a link is omitted.
-func listObjects(store, to string, alone bool, have map[string]bool) ([]job, error) {
-	w := walker{dst: to, name: ".git/objects/", link: true}
+func (s *stager) listObjects(store, to string, alone bool, have map[string]bool) ([]job, error) {
+	w := walker{dst: to, name: ".git/objects/", link: true, bare: s.opts.Bulk != nil}
 	w.skip = func(rel string, isDir bool) bool {
 		if !stored().MatchString(rel) && !(alone && spanning().MatchString(rel)) {
 			return true
@@ -167,7 +173,7 @@ func listObjects(store, to string, alone bool, have map[string]bool) ([]job, err
 // lfs copies the large files that Git LFS has fetched. Like objects, they are named after their
 // content.
 func (s *stager) lfs(ctx context.Context, repo Repo, dst string) error {
-	w := walker{dst: dst, name: ".git/", link: true}
+	w := walker{dst: dst, name: ".git/", link: true, bare: s.opts.Bulk != nil}
 	if err := w.addAll(repo.CommonDir, []string{"lfs/objects"}); err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ type Options struct {
 	// Limit is the maximum size of the copy in bytes; 0 means unlimited. Stage fails with
 	// NoSpace beyond it.
 	Limit int64
+	// Bulk, if it is set, is called once, when the copy has all but its bulk: the files and
+	// directories of work trees, and git's objects. It may set File.From. Its error ends Stage.
+	Bulk func(Bulk) error
 }
 
 // Stats is the result of Stage.
@@ -59,6 +62,9 @@ func Stage(ctx context.Context, repo Repo, dst string, opts Options) (Stats, err
 	}
 	// The copy always has its git directory inside, even if the original is a linked work tree.
 	err = s.repo(ctx, repo, target{root: dst, git: filepath.Join(dst, ".git")})
+	if err == nil && opts.Bulk != nil {
+		err = s.copyBulk(ctx)
+	}
 	if err == nil {
 		err = s.finishDirs()
 	}
@@ -90,6 +96,13 @@ func prepare(dst string) (existed bool, err error) {
 	return existed, nil
 }
 
+// Prepare makes dst an empty directory, as Stage does. undo makes it what it was, and returns its
+// argument with its own error.
+func Prepare(dst string) (undo func(error) error, err error) {
+	existed, err := prepare(dst)
+	return func(why error) error { return errors.Join(why, discard(dst, existed)) }, err
+}
+
 // discard undoes prepare.
 func discard(dst string, keep bool) error {
 	if !keep {
@@ -119,6 +132,7 @@ type stager struct {
 	seen  map[string]bool // git directories copied so far
 	carry []git.Setting   // from the user's own configuration
 	dirs  []dirTimes
+	bulk  []job
 	size  atomic.Int64 // bytes copied so far or about to be
 
 	// mu guards stats.Notes.
@@ -169,7 +183,9 @@ func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local
 		if err := s.objects(ctx, repo, to.git); err != nil {
 			return nil, err
 		}
-		l.objects = filepath.Join(to.git, "objects")
+		if l.objects = filepath.Join(to.git, "objects"); s.opts.Bulk != nil {
+			l.objects = filepath.Join(repo.CommonDir, "objects") // those of the copy come last
+		}
 		return s.list(ctx, l)
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -181,9 +197,17 @@ func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local
 // list returns the paths of the work tree without duplicates. Git reads the copied index,
 // through a temporary view.
 func (s *stager) list(ctx context.Context, l viewSource) (paths []string, err error) {
-	v, err := l.newView(filepath.Join(l.gitDir, "agentbox-view"))
+	dir := filepath.Join(l.gitDir, "agentbox-view")
+	v, err := l.newView(dir)
 	if err != nil {
 		return nil, err
+	}
+	if s.opts.Bulk != nil && l.objects != "" { // the original's: git reads them, and writes trees elsewhere
+		objects := filepath.Join(dir, "objects")
+		if err := writeText(filepath.Join(objects, "info", "alternates"), l.objects+"\n"); err != nil {
+			return nil, err
+		}
+		v = v.With("GIT_OBJECT_DIRECTORY=" + objects)
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
 	all, complaints, err := listFiles(ctx, v, l.root)

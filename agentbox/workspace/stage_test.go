@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 )
 
@@ -107,7 +108,35 @@ func TestCopyIsEquivalent(t *testing.T) {
 			stage(t, filepath.Join(dir, "repo"), truncated, workspace.Options{})
 			loseFractions(t, truncated)
 			compare(t, want, answers(t, truncated))
+			captured := filepath.Join(dir, "captured")
+			captureAndApply(t, filepath.Join(dir, "repo"), filepath.Join(dir, "sources"), captured)
+			standsAlone(t, captured, dir)
+			compare(t, want, answers(t, captured))
 		})
+	}
+}
+
+// captureAndApply captures a checkout twice, and applies what was captured.
+func captureAndApply(t *testing.T, repo, sources, dst string) {
+	t.Helper()
+	store, err := source.OpenStore(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [2]source.Captured
+	for i := range all {
+		one, release, err := store.Capture(t.Context(), describe(t, repo), "example.com/app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		all[i] = one
+	}
+	if all[0].Digest() != all[1].Digest() {
+		t.Errorf("the same checkout is %s and %s", all[0].Digest(), all[1].Digest())
+	}
+	if _, err := all[1].Apply(t.Context(), dst, 0); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,18 +14,18 @@ import (
 // maxInMemory bounds, in bytes, what is staged in memory. A larger tree takes seconds anyway.
 const maxInMemory = 1 << 30
 
-// StageTemp stages a tree that is read once and then removed. Staging mostly costs creating and
-// removing thousands of small files, which is up to twenty times cheaper in memory. StageTemp
-// therefore uses memory when there is plenty, and otherwise, or if the tree does not fit, the
-// path near, which it replaces. It returns the path of the tree, which must not be written to.
-// In either case the caller removes it with RemoveTemp(near).
-func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats Stats, err error) {
+// Temp provides a tree that is read once and then removed. Staging mostly costs creating and
+// removing thousands of small files, which is up to twenty times cheaper in memory. Temp therefore
+// calls stage for a path in memory when there is plenty, and otherwise, or if the tree does not fit,
+// for the path near, which it replaces. It returns the path of the tree, which must not be written
+// to where files are links. In either case the caller removes it with RemoveTemp(near).
+func Temp(near string, stage func(dst string, opts Options) (Stats, error)) (tree string, stats Stats, err error) {
 	if err := RemoveTemp(near); err != nil {
 		return "", Stats{}, err
 	}
 	// Mkdir fails if anything, even a link, is already there.
 	if tree, limit := inMemory(near); limit > 0 && os.Mkdir(tree, 0o700) == nil {
-		stats, err = Stage(ctx, repo, tree, Options{Limit: limit})
+		stats, err = stage(tree, Options{Limit: limit})
 		if err == nil {
 			return tree, stats, nil
 		}
@@ -36,11 +35,11 @@ func StageTemp(ctx context.Context, repo Repo, near string) (tree string, stats 
 			return "", Stats{}, err
 		}
 	}
-	stats, err = Stage(ctx, repo, near, Options{Link: true})
+	stats, err = stage(near, Options{Link: true})
 	return near, stats, err
 }
 
-// RemoveTemp removes what StageTemp made for near, including leftovers of a killed process. It
+// RemoveTemp removes what Temp made for near, including leftovers of a killed process. It
 // is not an error if there is nothing.
 func RemoveTemp(near string) error {
 	err := os.RemoveAll(near)

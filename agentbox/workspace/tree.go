@@ -79,7 +79,10 @@ func (s *stager) parents(src, dst, dir string, done map[string]bool) (bool, erro
 		return false, unreadable(filepath.Join(src, dir), err)
 	}
 	path := filepath.Join(dst, dir)
-	if err := os.Mkdir(path, 0o700); err != nil {
+	if s.opts.Bulk == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	if err != nil {
 		return false, unwritable(path, err)
 	}
 	s.dirs = append(s.dirs, dirTimes{path, fi.Mode(), fi.ModTime()})
