@@ -108,9 +108,12 @@ type Box struct {
 	// Directory is the absolute path of the root of the checkout that the box was made from, or ""
 	// for a box without a repository. Branch and Commit are what was checked out there at that
 	// time; in a detached checkout, Branch is the commit.
-	Directory string   `json:"directory,omitempty"`
-	Branch    string   `json:"branch,omitempty"`
-	Commit    string   `json:"commit,omitempty"`
+	Directory string `json:"directory,omitempty"`
+	Branch    string `json:"branch,omitempty"`
+	Commit    string `json:"commit,omitempty"`
+	// Source is the source that the box was made from; zero for a checkout as it was then. Directory
+	// then says only where the source is from, perhaps on another machine.
+	Source    Digest   `json:"source,omitzero"`
 	Lifetime  Lifetime `json:"lifetime"`
 	Image     Digest   `json:"image"`
 	ImageName string   `json:"image_name"`

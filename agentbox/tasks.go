@@ -70,11 +70,13 @@ func (t TaskState) Done() bool { return t != TaskQueued && t != TaskRunning }
 // that every attempt does the same, even one made by a later daemon. Absent flags leave the choice
 // to the configuration as it is when the attempt begins.
 type TaskSpec struct {
-	// Directory is the absolute path of the checkout that the task's boxes are made from, in its
-	// state when the attempt begins.
-	Directory string   `json:"directory"`
-	Project   string   `json:"project"` // its canonical name
-	Command   []string `json:"command"`
+	// Directory is the absolute path of the directory that the task was submitted from.
+	Directory string `json:"directory"`
+	// Source is what the task's boxes are made from; nil for the checkout of Directory, in its state
+	// when the attempt begins.
+	Source  *SourceRef `json:"source,omitempty"`
+	Project string     `json:"project"` // its canonical name
+	Command []string   `json:"command"`
 	// Agent names the agent whose program the box contains, or "" for none. Its prompt is the last
 	// word of Command.
 	Agent string `json:"agent,omitempty"`
@@ -110,6 +112,16 @@ type TaskSpec struct {
 	Lockfiles   []string `json:"lockfiles,omitempty"` // relative to the same directory
 
 	Retries int `json:"retries,omitempty"` // extra attempts after one that failed or was lost
+}
+
+// SourceRef names a source (package source), and says where it is from.
+type SourceRef struct {
+	Digest Digest `json:"digest"`
+	// Directory is the root of the checkout that it was captured from, perhaps on another machine. It
+	// is shown, and boxes are found by it.
+	Directory string `json:"directory,omitempty"`
+	// Subdir is where below that the caller was, slash-separated; "" for the root.
+	Subdir string `json:"subdir,omitempty"`
 }
 
 // Unattended returns the same spec for a task that no client waits for. A retry is such a task: the

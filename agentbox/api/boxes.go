@@ -48,12 +48,14 @@ type BoxRef struct {
 // UpRequest creates or finds the box of a directory. Absent fields are left to the repository's
 // configuration.
 type UpRequest struct {
-	Directory string             `json:"directory"`
-	Name      string             `json:"name,omitempty"`
-	Image     string             `json:"image,omitempty"`     // overrides the configuration's
-	Isolation agentbox.Isolation `json:"isolation,omitempty"` // overrides the configuration's
-	CPUs      int                `json:"cpus,omitempty"`
-	Memory    string             `json:"memory,omitempty"` // such as 2GiB
+	Directory string `json:"directory"`
+	// Source is what a new box is made from, and whose configuration counts, instead of Directory's.
+	Source    *agentbox.SourceRef `json:"source,omitempty"`
+	Name      string              `json:"name,omitempty"`
+	Image     string              `json:"image,omitempty"`     // overrides the configuration's
+	Isolation agentbox.Isolation  `json:"isolation,omitempty"` // overrides the configuration's
+	CPUs      int                 `json:"cpus,omitempty"`
+	Memory    string              `json:"memory,omitempty"` // such as 2GiB
 	// Devcontainer names the .devcontainer/NAME/devcontainer.json that is the configuration.
 	Devcontainer string `json:"devcontainer,omitempty"`
 	// Agent names an agent whose program and its requirements the box contains.
@@ -227,7 +229,7 @@ type PruneResponse struct {
 
 // PruneItem is one removable object. Bytes is the disk space that it takes.
 type PruneItem struct {
-	Kind   string `json:"kind"` // template, image, kernel, box, audit
+	Kind   string `json:"kind"` // template, image, kernel, box, audit, source, task
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	Reason string `json:"reason"`

@@ -21,6 +21,7 @@ import (
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/layers/entries"
 	"agentbox/agentbox/place/local/drivers"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/team/membership"
 	"agentbox/vmm"
@@ -48,6 +49,7 @@ type daemon struct {
 	boxes   *host.Manager
 	shares  *shares // what boxes are made of, and what the team may have
 	queue   *task.Queue
+	sources sources
 	stop    context.CancelFunc
 
 	artifacts  artifacts
@@ -79,6 +81,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(d.queue.Run)
 	work.Go(func() { d.shares.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
+	work.Go(func() { d.keepSources(ctx) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
 	// The metrics come before the socket, so that a wrong address is an error at start.
@@ -115,11 +118,14 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	if err != nil {
 		return nil, errors.Join(err, shared.close())
 	}
+	if hosting.Sources, err = source.OpenStore(cfg.Home.Sources()); err != nil {
+		return nil, errors.Join(err, shared.close())
+	}
 	manager, err := host.New(hosting)
 	if err != nil {
 		return nil, errors.Join(err, shared.close())
 	}
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared}
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, sources: sources{hosting.Sources}}
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
@@ -164,7 +170,7 @@ func (d *daemon) membership() membership.Membership {
 func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
 // tasks returns the handlers for this daemon's queue.
-func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence()} }
+func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence(), d.sources} }
 
 // cacheDrivers opens each driver only once, because drivers cache what they have found out.
 func cacheDrivers(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {

@@ -9,7 +9,7 @@ import (
 	"agentbox/agentbox/home"
 )
 
-// prune also removes the old evidence of tasks that left no work. The queue decides which those
+// prune also removes sources, and the old evidence of tasks that left no work. The queue decides which those
 // are. They are removed through the queue, as `task rm` does, so that none is removed while the
 // queue uses it.
 func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agentbox.Progress) (api.PruneResponse, error) {
@@ -17,6 +17,11 @@ func (d *daemon) prune(ctx context.Context, req api.PruneRequest, progress agent
 	if err != nil {
 		return out, err
 	}
+	unneeded, err := d.pruneSources(req.DryRun)
+	if err != nil {
+		return out, err
+	}
+	out.Items = append(out.Items, unneeded...)
 	for _, t := range d.queue.Expired() {
 		size := home.DiskUsage(filepath.Join(d.cfg.Home.Tasks(), t.ID.String()))
 		if !req.DryRun {

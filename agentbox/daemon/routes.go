@@ -38,10 +38,11 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.OpenPort, boxes.Ports.Open)
 	api.Handle(mux, api.ClosePort, boxes.Ports.Close)
 
-	// Jobs and tasks register their own calls, each beside its code.
+	// Jobs, tasks and sources register their own calls, each beside its code.
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
 	d.tasks().handle(mux)
 	d.artifacts.handle(mux)
+	d.sources.handle(mux)
 
 	// What boxes may do.
 	api.Handle(mux, api.ShowPolicy, boxes.Policies.Show)

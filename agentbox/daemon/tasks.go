@@ -82,6 +82,7 @@ type tasks struct {
 	queue    *task.Queue
 	boxes    boxFinder
 	evidence evidence
+	sources  sources
 }
 
 // handle registers the calls about tasks. Each takes a task by its id or a prefix of it. A client
@@ -101,7 +102,7 @@ func (t tasks) handle(mux *http.ServeMux) {
 		})
 	}
 	each(api.WaitTask, t.queue.Wait)
-	each(api.RetryTask, func(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) { return t.queue.Retry(id) })
+	each(api.RetryTask, t.retry)
 	each(api.CancelTask, func(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 		if err := t.queue.Cancel(id); err != nil {
 			return agentbox.Task{}, err
@@ -167,9 +168,17 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 	return project.Identify(repo.Root)
 }
 
-// submit reads the configuration to find what the boxes will use, so that mistakes show at once. It
+// submit captures the checkout, so that the tasks run what is there now. It reads the configuration to find what the boxes will use, so that mistakes show at once. It
 // returns when the tasks are stored, and does not wait for them.
 func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) ([]agentbox.Task, error) {
+	if req.Spec.Source == nil {
+		_, ref, release, err := t.sources.of(ctx, req.Spec.Directory)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		req.Spec.Source = &ref
+	}
 	s, err := t.submission(ctx, req, progress)
 	if err != nil {
 		return nil, err
@@ -177,18 +186,53 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agen
 	return t.queue.Submit(s)
 }
 
+// retry submits a task that has ended again, with the checkout as it is now, or, if that is not here,
+// with what the task was made from.
+func (t tasks) retry(ctx context.Context, id agentbox.TaskID) (again agentbox.Task, err error) {
+	release := func() {}
+	defer func() { release() }()
+	return t.queue.Retry(id, func(spec agentbox.TaskSpec) (*agentbox.SourceRef, error) {
+		_, ref, free, err := t.sources.of(ctx, spec.Directory)
+		if err != nil && spec.Source != nil {
+			if _, free, err = t.sources.Open(ctx, spec.Source.Digest); err == nil {
+				ref = *spec.Source
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		release = free
+		return &ref, nil
+	})
+}
+
+// place returns where the configuration of a task is: in its source, else in the checkout. The source
+// stays until release is called.
+func (t tasks) place(ctx context.Context, spec agentbox.TaskSpec) (directory string, release func(), err error) {
+	if spec.Source == nil {
+		return spec.Directory, func() {}, nil
+	}
+	c, release, err := t.sources.Open(ctx, spec.Source.Digest)
+	return c.Directory(spec.Source.Subdir), release, err
+}
+
 // submission returns the request to the queue: one spec for each command, with the project,
 // artifacts and needs from the configuration. From then on these no longer depend on the
 // configuration.
 func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (task.Submission, error) {
-	cfg, err := config.Load(ctx, req.Spec.Directory)
+	dir, release, err := t.place(ctx, req.Spec)
+	if err != nil {
+		return task.Submission{}, err
+	}
+	defer release()
+	cfg, err := config.Load(ctx, dir)
 	if err != nil {
 		return task.Submission{}, err
 	}
 	if err := t.checkCost(req.Spec.Limits, cfg, progress); err != nil {
 		return task.Submission{}, err
 	}
-	p, err := projectOf(ctx, req.Spec.Directory)
+	p, err := projectOf(ctx, dir)
 	if err != nil {
 		return task.Submission{}, err
 	}
@@ -197,7 +241,7 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	req.Spec.Project, req.Spec.Environ = p.Name, includeEnviron(cfg, req.Environ)
 	// Globs are relative to the configuration's directory, anywhere in the checkout.
 	if req.Spec.Artifacts, req.Spec.Lockfiles = cfg.Artifacts, cfg.Lockfiles; len(cfg.Artifacts) > 0 {
-		if req.Spec.ArtifactsIn, err = relativeDir(ctx, req.Spec.Directory, cfg.Root); err != nil {
+		if req.Spec.ArtifactsIn, err = relativeDir(ctx, dir, cfg.Root); err != nil {
 			return task.Submission{}, err
 		}
 	}

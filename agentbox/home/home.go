@@ -31,6 +31,7 @@ import (
 //	policy/                 see Policy
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
 //	mirrors/<project>.git   bare repositories with what was done in boxes, see snapshot
+//	sources/<digest>/       what queued tasks and boxes are made from, see agentbox/source
 //	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
 //	sessions/<project>/<agent>/kept.tar  an agent's conversations; never unpacked here
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
@@ -137,6 +138,14 @@ func (h Home) Mirrors() string { return filepath.Join(h.Dir, "mirrors") }
 
 // Mirror is the bare repository with a project's work from boxes.
 func (h Home) Mirror(project string) string { return filepath.Join(h.Mirrors(), project+".git") }
+
+// Sources is the directory of all sources.
+func (h Home) Sources() string { return filepath.Join(h.Dir, "sources") }
+
+// SourceTree is the tree of a source, which is a checkout that never changes.
+func (h Home) SourceTree(d agentbox.Digest) string {
+	return filepath.Join(h.Sources(), d.Hex(), "tree")
+}
 
 // Tasks is the directory of all tasks.
 func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }

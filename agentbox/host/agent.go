@@ -107,7 +107,7 @@ func (m *Manager) keepLastHistory(ctx context.Context, b *box, progress agentbox
 // conversationBox is a box as package conversations sees it.
 func (m *Manager) conversationBox(rec record) conversations.Box {
 	return conversations.Box{
-		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.ScopeOf(rec.subject()).Project.ID(),
+		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.ScopeOf(rec.subject(m.home)).Project.ID(),
 		Open: func(ctx context.Context) (conversations.Guest, error) {
 			return conversations.Open(ctx, rec.address(m.home), rec.User)
 		},

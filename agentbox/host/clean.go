@@ -9,6 +9,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
@@ -24,12 +25,13 @@ type cleanBoxes struct {
 // withFiles makes a box with the repository's files and without its services, because what services
 // write is state and not a cache.
 func (c cleanBoxes) withFiles(ctx context.Context, img image.Image, progress agentbox.Progress) (setup.CleanBox, error) {
-	repo, err := workspace.Describe(ctx, c.model.Box.Directory)
+	from, release, err := c.source(ctx, c.model.Box)
 	if err != nil {
 		return setup.CleanBox{}, err
 	}
+	defer release()
 	c.model.Guest.Services, c.model.Guest.Ports = nil, nil
-	return c.create(ctx, img, repo, progress)
+	return c.create(ctx, img, from, progress)
 }
 
 // emptyPrefix begins the names of empty repositories, from which boxes are made.
@@ -46,14 +48,15 @@ func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbo
 	if err != nil {
 		return setup.CleanBox{}, err
 	}
-	c.model.Box.Directory, c.model.Box.Branch, c.model.Box.Commit, c.model.Limits = "", "", "", boxLimits(config.Limits{}, false)
+	c.model.Box.Directory, c.model.Box.Source, c.model.Box.Branch, c.model.Box.Commit = "", agentbox.Digest{}, "", ""
+	c.model.Limits = boxLimits(config.Limits{}, false)
 	c.model.Guest, c.model.Setup, c.model.Start = guestConfig{Env: map[string]string{}}, nil, nil
-	return c.create(ctx, img, repo, progress)
+	return c.create(ctx, img, source.Checkout(repo), progress)
 }
 
 // create makes a box from an image. The caller removes it. op is held only while the box is
 // assembled: what runs in it later needs its address alone.
-func (c cleanBoxes) create(ctx context.Context, img image.Image, repo workspace.Repo, progress agentbox.Progress) (setup.CleanBox, error) {
+func (c cleanBoxes) create(ctx context.Context, img image.Image, from source.Source, progress agentbox.Progress) (setup.CleanBox, error) {
 	on := base{rec: c.model.newLike()}
 	on.rec.startFrom(img)
 	on.rec.Box.Cache, on.rec.SetupResult = agentbox.Digest{}, agentbox.Digest{}
@@ -63,12 +66,12 @@ func (c cleanBoxes) create(ctx context.Context, img image.Image, repo workspace.
 			return setup.CleanBox{}, err
 		}
 	}
-	b, err := c.lease(on, "", filepath.Base(repo.Root), "setup")
+	b, err := c.lease(on, "", filepath.Base(c.model.Box.Directory), "setup")
 	if err != nil {
 		return setup.CleanBox{}, err
 	}
 	b.op.Lock()
-	err = c.assemble(ctx, b, repo, on, progress)
+	err = c.assemble(ctx, b, from, on, progress)
 	b.op.Unlock()
 	if err != nil {
 		return setup.CleanBox{}, errors.Join(agentbox.MarkNoSpace(err), c.remove(b))

@@ -24,7 +24,7 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 	names := rec.names(m.home)
 	return api.Connection{
 		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
-		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(rec.subject()),
+		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(rec.subject(m.home)),
 		Console: filepath.Join(rec.lifeDir(m.home), templates.ConsoleFile), Log: names.Log(), ServiceLog: serviceLogs,
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/host/recipes"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
@@ -23,7 +25,7 @@ func (c *creation) newRecord(key string) record {
 		Phase: phaseNew, Key: key, Task: c.Request.Task, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
 		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir,
 		Box: agentbox.Box{
-			Directory: c.Repo.Root, Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk,
+			Directory: c.Directory, Source: c.from.Digest(), Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk,
 		},
 	}
 }
@@ -32,7 +34,11 @@ func (c *creation) newRecord(key string) record {
 // a new machine may change. The size of the disk is not among it, because the workspace has it
 // already.
 func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
-	if u.img, err = m.Recipes.Ensure(ctx, u.Review, u.Config, false, progress); err != nil {
+	pins := recipes.AddPin
+	if !u.rec.Box.Source.IsZero() {
+		pins = recipes.ReadPin
+	}
+	if u.img, err = m.Recipes.Ensure(ctx, u.Review, u.Config, pins, progress); err != nil {
 		return err
 	}
 	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
@@ -88,13 +94,13 @@ func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Pro
 	u.rec.Limits = withTaskLimits(u.rec.Limits, u.Request.TaskLimits)
 	u.rec.SetUp = !u.rec.Box.Cache.IsZero() // its workspace will have what setup made
 	base := base{rec: u.rec, template: u.template}
-	b, err := m.maker.lease(base, u.Request.Name, filepath.Base(u.Repo.Root), u.Repo.Branch)
+	b, err := m.maker.lease(base, u.Request.Name, filepath.Base(u.Directory), u.Repo.Branch)
 	if err != nil {
 		return err
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if err := m.build(ctx, b, u.Repo, base, progress); err != nil {
+	if err := m.build(ctx, b, u.from, base, progress); err != nil {
 		return errors.Join(agentbox.MarkNoSpace(err), m.maker.removeLocked(b))
 	}
 	u.b = b
@@ -103,12 +109,13 @@ func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Pro
 
 // build assembles a box, and makes the pool hold machines like it, so that the next box of the same
 // key need not wait for one.
-func (m *Manager) build(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
-	if err := m.maker.assemble(ctx, b, repo, base, progress); err != nil {
+func (m *Manager) build(ctx context.Context, b *box, from source.Source, base base, progress agentbox.Progress) error {
+	if err := m.maker.assemble(ctx, b, from, base, progress); err != nil {
 		return err
 	}
-	if b.record().Task {
-		repo = workspace.Repo{} // nobody fetches from a task's box
+	repo := from.Repo()
+	if b.record().Task || !from.Digest().IsZero() {
+		repo = workspace.Repo{} // nobody fetches from a task's box, or to a source
 	}
 	if err := m.maker.ready(ctx, b, repo, progress); err != nil {
 		return err

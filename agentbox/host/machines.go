@@ -209,13 +209,13 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 // of a secret wins over the configuration's value, and that over the one for package managers: no
 // configuration can put a plain value where a secret belongs.
 func (m *machines) guestFor(ctx context.Context, s *supervisors.Supervisor, rec record) (*api.GuestConfig, error) {
-	if err := m.policies.Enforce(ctx, s, rec.subject()); err != nil {
+	if err := m.policies.Enforce(ctx, s, rec.subject(m.home)); err != nil {
 		return nil, err
 	}
 	packages, files := m.policies.Packages(ctx, rec.Suite)
 	env := maps.Clone(packages)
 	maps.Copy(env, rec.Guest.Env)
-	maps.Copy(env, m.policies.Placeholders(rec.subject()))
+	maps.Copy(env, m.policies.Placeholders(rec.subject(m.home)))
 	return &api.GuestConfig{
 		Hostname: hostname(rec), User: rec.User, Env: env, Files: files, Services: rec.Guest.Services,
 		Ports: rec.Guest.Ports, Lease: leaseTime, Roots: egress.MachineRoots(),
@@ -229,7 +229,7 @@ func (m *machines) applyPolicy(ctx context.Context, b *box) error {
 	if s == nil || rec.Phase == phasePool {
 		return nil
 	}
-	return m.policies.Enforce(ctx, s, rec.subject())
+	return m.policies.Enforce(ctx, s, rec.subject(m.home))
 }
 
 // restored applies the policy to a machine that was restored as it was saved, and forwards its

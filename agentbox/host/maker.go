@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox/host/remotes"
 	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"
 )
@@ -30,6 +31,7 @@ type maker struct {
 	pool      *templates.Pool[record, *box]
 	stager    staging.Stager
 	remotes   remotes.Remotes
+	sources   *source.Store
 	driver    func(agentbox.Isolation) (vmm.Driver, error)
 
 	naming sync.Mutex // held while a box gets its name
@@ -83,7 +85,7 @@ func (m *maker) claim(b *box, rec record, want string, parts ...string) error {
 // assemble makes the workspace and starts the machine at the same time, then gives the workspace to
 // the machine. The caller holds op. Both goroutines have ended when it returns; after an error the
 // caller erases the box. It returns when the guest has its workspace and has started its services.
-func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base base, progress agentbox.Progress) error {
+func (m *maker) assemble(ctx context.Context, b *box, from source.Source, base base, progress agentbox.Progress) error {
 	rec := b.record()
 	driver, err := m.driver(rec.Box.Isolation)
 	if err != nil {
@@ -100,7 +102,7 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 	filled := make(chan struct{})
 	g.Go(func() error {
 		defer close(filled)
-		fillErr = m.stager.Fill(gctx, driver, rec.stagingTarget(m.home), repo, progress)
+		fillErr = m.stager.Fill(gctx, driver, rec.stagingTarget(m.home), from, progress)
 		return fillErr
 	})
 	// A machine of the pool already runs and is attached below, when the files are complete. A new
@@ -122,6 +124,15 @@ func (m *maker) assemble(ctx context.Context, b *box, repo workspace.Repo, base 
 	}
 	reportPorts(ctx, b, progress)
 	return nil
+}
+
+// source opens what a box was made from. It stays until release is called.
+func (m *maker) source(ctx context.Context, b agentbox.Box) (from source.Source, release func(), err error) {
+	if !b.Source.IsZero() {
+		return m.sources.Open(ctx, b.Source)
+	}
+	repo, err := workspace.Describe(ctx, b.Directory)
+	return source.Checkout(repo), func() {}, err
 }
 
 // ready makes the box exist for its user, and a git remote of its checkout, if it has one. Until

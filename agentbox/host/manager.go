@@ -30,6 +30,7 @@ import (
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
 	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/source"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -59,6 +60,7 @@ type Config struct {
 	Results setup.Results // what setup made, by key; nil: every box runs setup itself
 	// ChunkStore keeps images and gets them from elsewhere; nil: images are only made here.
 	ChunkStore images.ChunkStore
+	Sources    *source.Store
 	Team       Team // nil: this machine is in no team
 	Pool       int  // machines kept ready per key (Box.Template); -1 sizes it by this machine
 	Log        *slog.Logger
@@ -193,7 +195,7 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 	m.maker = &maker{
 		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines, templates: m.templates, driver: cfg.Driver,
 		stager:  staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log},
-		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Client, Log: cfg.Log},
+		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Client, Log: cfg.Log}, sources: cfg.Sources,
 	}
 	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
 		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.supervisor() != nil }, Remove: m.maker.remove, Log: cfg.Log,
@@ -209,7 +211,7 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 		open := func(ctx context.Context) (work.Guest, error) {
 			return snapshot.Open(ctx, rec.address(m.home), rec.User)
 		}
-		return work.Box{ID: rec.Box.ID, Name: rec.Box.Name, Directory: rec.Box.Directory, Commit: rec.Box.Commit, Open: open}, nil
+		return work.Box{ID: rec.Box.ID, Name: rec.Box.Name, Directory: rec.root(m.home), Commit: rec.Box.Commit, Open: open}, nil
 	}}
 	m.Ports = serving.Ports{
 		EnsureRunning: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (serving.Machine, error) {

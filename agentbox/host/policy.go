@@ -34,7 +34,7 @@ func (p policyBoxes) Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, 
 		return agentbox.BoxID{}, egress.Subject{}, err
 	}
 	rec := b.record()
-	return rec.Box.ID, rec.subject(), nil
+	return rec.Box.ID, rec.subject(p.boxes.home), nil
 }
 
 // Running implements egress.Boxes.
@@ -42,7 +42,7 @@ func (p policyBoxes) Running() []egress.Box {
 	var out []egress.Box
 	for _, b := range p.boxes.all() {
 		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.supervisor() != nil {
-			out = append(out, policyBox{b, p.applyPolicy})
+			out = append(out, policyBox{b, p.boxes.home, p.applyPolicy})
 		}
 	}
 	return out
@@ -63,11 +63,12 @@ func (p policyBoxes) SetApproved(root, branch, document string) error {
 // policyBox is an egress.Box. Its methods see the box as it is when they are called.
 type policyBox struct {
 	b           *box
+	home        home.Home
 	applyPolicy func(ctx context.Context, b *box) error
 }
 
 func (p policyBox) Name() string                    { return p.b.record().Box.Name }
-func (p policyBox) Subject() egress.Subject         { return p.b.record().subject() }
+func (p policyBox) Subject() egress.Subject         { return p.b.record().subject(p.home) }
 func (p policyBox) Apply(ctx context.Context) error { return p.applyPolicy(ctx, p.b) }
 func (p policyBox) IsRunning() bool                 { return p.b.supervisor() != nil }
 func (p policyBox) Stop() error                     { return p.b.end() }

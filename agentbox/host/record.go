@@ -165,7 +165,7 @@ func (r record) setupBox(h home.Home) setup.Box {
 func (r record) stagingTarget(h home.Home) staging.Target {
 	names := r.names(h)
 	to := staging.Target{
-		Box: r.Box.ID, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.SetupResult,
+		Box: r.Box.ID, From: r.Box.Directory, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.SetupResult,
 	}
 	if r.Box.Directory != "" {
 		to.Baseline = names.Baseline()
@@ -174,20 +174,33 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 }
 
 // subject is what determines the box's policy.
-func (r record) subject() egress.Subject {
-	return egress.Subject{Root: r.Box.Directory, At: r.place(), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
+func (r record) subject(h home.Home) egress.Subject {
+	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
 }
 
-// place is where the box's configuration is. A directory that is gone is replaced by the nearest one
-// above it, as nothing there can govern the box any more.
-func (r record) place() config.Place {
-	sub := filepath.FromSlash(r.Subdir)
+// root is the checkout that the box was made from, or its source's tree; "" for a box without.
+func (r record) root(h home.Home) string {
+	if !r.Box.Source.IsZero() {
+		return h.SourceTree(r.Box.Source)
+	}
+	return r.Box.Directory
+}
+
+// place is where the box's configuration is.
+func (r record) place(h home.Home) config.Place {
+	return placeIn(r.root(h), r.Subdir, r.Overrides.Devcontainer)
+}
+
+// placeIn is where the configuration of a directory below root is. A directory that is gone is
+// replaced by the nearest one above it, as nothing there can govern a box any more.
+func placeIn(root, subdir, devcontainer string) config.Place {
+	sub := filepath.FromSlash(subdir)
 	for ; sub != "." && sub != ""; sub = filepath.Dir(sub) {
-		if info, err := os.Stat(filepath.Join(r.Box.Directory, sub)); err == nil && info.IsDir() {
+		if info, err := os.Stat(filepath.Join(root, sub)); err == nil && info.IsDir() {
 			break
 		}
 	}
-	return config.Place{Directory: filepath.Join(r.Box.Directory, sub), Devcontainer: r.Overrides.Devcontainer}
+	return config.Place{Directory: filepath.Join(root, sub), Devcontainer: devcontainer}
 }
 
 // newLike is the record of a new box like this one. It has no key and no remote, so that nobody

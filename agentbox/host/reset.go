@@ -43,8 +43,8 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
 	u.rec.Cold, u.Results, u.Templates = false, m.setup.Results != nil, m.templates.ForKind(u.rec.Box.Isolation)
 	p := plan.Restart(u.Facts)
-	if u.rec.Box.Directory != "" && !workspace.IsDeleted(u.rec.Box.Directory) {
-		if u.Config, err = config.LoadAt(ctx, u.rec.place()); err != nil {
+	if root := u.rec.root(m.home); root != "" && !workspace.IsDeleted(root) {
+		if u.Config, err = config.LoadAt(ctx, u.rec.place(m.home)); err != nil {
 			return err
 		}
 		for _, w := range u.Config.Warnings {
@@ -60,7 +60,7 @@ func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbo
 		if u.Kind, err = m.chooser.ChooseExisting(ctx, u.rec.Box); err != nil {
 			return err
 		}
-		if u.Review, err = m.consent.Review(ctx, u.rec.Box.Directory, u.Config, u.rec.flagsNow()); err != nil {
+		if u.Review, err = m.consent.Review(ctx, root, u.Config, u.rec.flagsNow()); err != nil {
 			return err
 		}
 		p = plan.Reset(u.Facts)

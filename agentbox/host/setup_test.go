@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/plan"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
@@ -83,7 +84,7 @@ func TestUpSurvivesDamagedSetupResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &creation{Facts: plan.Facts{Repo: repo, Config: cfg, Request: api.UpRequest{Task: true, Cold: true}}}
+	u := &creation{from: source.Checkout(repo), Facts: plan.Facts{Repo: repo, Directory: repo.Root, Config: cfg, Request: api.UpRequest{Task: true, Cold: true}}}
 	u.rec = u.newRecord("")
 	u.rec.Box.Isolation, u.rec.Setup = agentbox.MicroVM, []string{"make"}
 	if err := m.execute(t.Context(), u, plan.Plan{{Action: api.UpSetup}, {Action: api.UpBox}}, nil); err != nil {

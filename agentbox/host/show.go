@@ -82,7 +82,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 		out.State = agentbox.Waiting
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemImage, From: w.From, Since: w.Since, Detail: w.Why})
 	}
-	if workspace.IsDeleted(rec.Box.Directory) {
+	if rec.Box.Source.IsZero() && workspace.IsDeleted(rec.Box.Directory) {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemDirectory, Detail: rec.Box.Directory})
 	}
 	if s != nil {
@@ -183,6 +183,15 @@ func processUsage(pids []int) (pss, cpuMillis int64) {
 		}
 	}
 	return pss, cpuMillis
+}
+
+// Sources are the sources of all boxes. The error is about boxes that cannot be read.
+func (m *Manager) Sources() (map[agentbox.Digest]bool, error) {
+	all := map[agentbox.Digest]bool{}
+	for _, b := range m.boxes.all() {
+		all[b.record().Box.Source] = true
+	}
+	return all, m.boxes.unreadable()
 }
 
 // Count is how many boxes there are, and how many machines wait in the pool. unread is about boxes

@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/project"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
@@ -22,6 +23,7 @@ import (
 // set, in this order: rec (what the box should be), img, template, b.
 type creation struct {
 	plan.Facts
+	from     source.Source
 	previous agentbox.Box // the box that a reset replaces the machine of; zero for a new box
 	rec      record
 	img      image.Image
@@ -42,17 +44,18 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 			return api.UpResponse{}, err
 		}
 	}
-	u, proj, err := m.read(ctx, req)
+	u, proj, release, err := m.read(ctx, req)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
+	defer release()
 	// The caller's variables may be the values of secrets.
 	if err := m.Policies.RememberEnv(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
 	key := "" // a task's box is not found by its directory
 	if !req.Task {
-		key = boxKey(u.Config.Lifetime, u.Repo, proj)
+		key = boxKey(u.Config.Lifetime, workspace.Repo{Root: u.Directory, Branch: u.Repo.Branch}, proj)
 		defer m.keys.Lock(key)()
 		u.b = m.boxes.byKey(key)
 	}
@@ -65,7 +68,12 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		progress.Note(w)
 	}
 	created := u.b == nil
-	if created {
+	if !created {
+		// A reset of the box reads the configuration of its newest source.
+		if err := u.b.change(m.home, func(rec *record) { rec.Box.Source = u.from.Digest() }); err != nil {
+			return api.UpResponse{}, err
+		}
+	} else {
 		m.boxes.reportUnread(progress) // one of them may be the box that the user expects
 		progress.Note(u.Kind.String())
 		u.rec = u.newRecord(key)
@@ -80,11 +88,12 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 // answer tells which steps take long. Without a box it plans twice, because only the first plan
 // says what to look for.
 func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpPlan, error) {
-	u, proj, err := m.read(ctx, req)
+	u, proj, release, err := m.read(ctx, req)
 	if err != nil {
 		return api.UpPlan{}, err
 	}
-	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, u.Repo, proj))
+	defer release()
+	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, workspace.Repo{Root: u.Directory, Branch: u.Repo.Branch}, proj))
 	p, err := m.plan(ctx, u)
 	if err != nil {
 		return api.UpPlan{}, err
@@ -98,30 +107,61 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 	return api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}, err
 }
 
-// read gathers what the caller asks for: the checkout, its configuration and the flags. proj is the
-// project of the checkout. It decides nothing, but returns Invalid for what makes no sense.
-func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, proj project.Project, err error) {
+// read gathers what the caller asks for: the source, its configuration and the flags. proj is its
+// project. It decides nothing, but returns Invalid for what makes no sense. The source stays until
+// release is called.
+func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, proj project.Project, release func(), err error) {
 	u = &creation{Facts: plan.Facts{Request: req, Results: m.setup.Results != nil}}
-	if u.Repo, err = workspace.Describe(ctx, req.Directory); err != nil {
-		return nil, proj, err
+	if release, err = m.openSource(ctx, u); err != nil {
+		return nil, proj, nil, err
 	}
-	if u.Config, err = config.LoadAt(ctx, config.Place{Directory: req.Directory, Devcontainer: req.Devcontainer}); err != nil {
-		return nil, proj, err
+	if err = m.readFlags(ctx, u); err == nil {
+		proj, err = project.Identify(u.Repo.Root)
+	}
+	if err != nil {
+		release()
+	}
+	return u, proj, release, err
+}
+
+// openSource sets what a box is made from, and where that is from.
+func (m *Manager) openSource(ctx context.Context, u *creation) (release func(), err error) {
+	at := agentbox.Box{Directory: u.Request.Directory}
+	if s := u.Request.Source; s != nil {
+		at.Source = s.Digest
+	}
+	if u.from, release, err = m.maker.source(ctx, at); err != nil {
+		return nil, err
+	}
+	u.Repo = u.from.Repo()
+	u.Directory = u.Repo.Root
+	if s := u.Request.Source; s != nil {
+		u.Directory, u.Repo.Subdir = s.Directory, s.Subdir
+	}
+	return release, nil
+}
+
+// place is where the configuration of what is made is. devcontainer may be "".
+func (u *creation) place(devcontainer string) config.Place {
+	return placeIn(u.Repo.Root, u.Repo.Subdir, devcontainer)
+}
+
+// readFlags reads the configuration, and the flags that go with it.
+func (m *Manager) readFlags(ctx context.Context, u *creation) (err error) {
+	req, at := u.Request, u.place(u.Request.Devcontainer)
+	if u.Config, err = config.LoadAt(ctx, at); err != nil {
+		return err
 	}
 	// An agent brings tools and flags of its own, so it is found before the flags are read.
 	if req.Agent != "" {
-		if u.Agent, err = m.consent.Agent(ctx, u.Repo.Root, config.Place{Directory: req.Directory, Devcontainer: req.Devcontainer}, req.Agent, req.Environ); err != nil {
-			return nil, proj, err
+		if u.Agent, err = m.consent.Agent(ctx, u.Repo.Root, at, req.Agent, req.Environ); err != nil {
+			return err
 		}
 	}
 	if u.Flags, err = flags.New(req, u.Config, u.Agent); err != nil {
-		return nil, proj, err
+		return err
 	}
-	if err = u.Flags.Check(); err != nil {
-		return nil, proj, err
-	}
-	proj, err = project.Identify(u.Repo.Root)
-	return u, proj, err
+	return u.Flags.Check()
 }
 
 // plan gathers the remaining facts, for an existing box (u.b) or a new one, and plans. Flags of an
@@ -136,7 +176,7 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 		// The flags that the box was made with, overridden by the new ones.
 		asked = rec.Overrides.With(u.Flags)
 		if asked.Devcontainer != u.Request.Devcontainer {
-			if u.Config, err = config.LoadAt(ctx, config.Place{Directory: u.Request.Directory, Devcontainer: asked.Devcontainer}); err != nil {
+			if u.Config, err = config.LoadAt(ctx, u.place(asked.Devcontainer)); err != nil {
 				return nil, err
 			}
 		}

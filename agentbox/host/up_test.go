@@ -161,7 +161,7 @@ func TestConfigurationBelowRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"a/b", "a", ""} {
-		if got := b.record().place(); got != (config.Place{Directory: filepath.Join(root, want), Devcontainer: "web"}) {
+		if got := b.record().place(h); got != (config.Place{Directory: filepath.Join(root, want), Devcontainer: "web"}) {
 			t.Errorf("%+v, want %s", got, want)
 		}
 		if want != "" {

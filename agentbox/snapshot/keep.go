@@ -25,9 +25,9 @@ type Request struct {
 	Ref           string        // the ref to set in it: TaskRef or BoxRef
 	Base          string        // the commit that the workspace began with; "" for none
 	Baseline      string        // the directory that RecordBaseline wrote for the box; if "" or absent, everything was committed
-	Checkout      string        // the checkout the box came from; may be "" or gone
+	Checkout      string        // the checkout, or the tree of the source, that the box came from; may be "" or gone
 	SkipUntouched bool          // return early, with no ref and Kept.Nothing true, if a quick look at git finds the box unchanged
-	Export        bool          // set the ref in the checkout, too
+	ExportTo      string        // the checkout in which the ref is set, too; "" for none
 	Dir           string        // the workspace in the box; "" is DefaultDir
 	Limit         int64         // maximum bytes to read from the box; 0 is DefaultLimit
 	Timeout       time.Duration // for the whole call; 0 is DefaultTimeout
@@ -345,15 +345,16 @@ func (k *keepRun) count(ctx context.Context) error {
 // export sets the ref in the checkout. The mirror already has the work, so a failure is only
 // recorded.
 func (k *keepRun) export(ctx context.Context) {
-	if !k.req.Export {
+	if k.req.ExportTo == "" {
 		return
 	}
-	if k.repo == nil {
+	repo, err := workspace.Describe(ctx, k.req.ExportTo)
+	if err != nil {
 		k.kept.Unexported = "the checkout is gone"
 		return
 	}
 	// The checkout's disk may be full, or belong to another user.
-	if err := k.mirror.export(ctx, *k.repo, k.kept.Commit, k.req.Base, k.req.Ref); err != nil {
+	if err := k.mirror.export(ctx, repo, k.kept.Commit, k.req.Base, k.req.Ref); err != nil {
 		k.kept.Unexported = agentbox.AsError(err).Message
 	}
 }

@@ -134,7 +134,7 @@ func newWorld(t *testing.T, script string) world {
 }
 
 func (w world) request() Request {
-	return Request{Mirror: w.mirror, Ref: TaskRef("t-1"), Base: w.base, Checkout: w.repo, Export: true, Dir: w.box}
+	return Request{Mirror: w.mirror, Ref: TaskRef("t-1"), Base: w.base, Checkout: w.repo, ExportTo: w.repo, Dir: w.box}
 }
 
 func gitOut(t *testing.T, dir string, args ...string) string {
@@ -342,6 +342,7 @@ func TestKeepWithoutCheckout(t *testing.T) {
 	w := newWorld(t, `base; echo u >u`)
 	req := w.request()
 	req.Checkout = filepath.Join(w.dir, "gone")
+	req.ExportTo = req.Checkout
 	kept, err := Keep(t.Context(), localGuest{}, req)
 	if err != nil || kept.Unexported == "" || len(kept.Missing) > 0 || kept.Files != 1 {
 		t.Fatalf("%+v, %v", kept, err)

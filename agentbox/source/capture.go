@@ -113,7 +113,7 @@ func (c *capture) addState(known map[string]bool) error {
 			return err
 		}
 		name, err := filepath.Rel(c.tree, file)
-		if name = filepath.ToSlash(name); err != nil || !isOfGit(name+"/") {
+		if name = filepath.ToSlash(name); err != nil || !isOfGit(name) {
 			return err // its mode comes with the bulk
 		}
 		e, err := describe(file, name)

@@ -222,14 +222,14 @@ func (e entry) check(last string, above map[string]bool) error {
 func (e entry) borrows() bool {
 	dir, base := path.Split(strings.ToLower(e.Path))
 	if !isOfGit(e.Path) {
-		return base == ".git" && e.Kind == kindLink
+		return false
 	}
 	return e.Kind == kindLink || base == "commondir" || strings.HasSuffix(dir, "objects/info/") && strings.HasSuffix(base, "alternates")
 }
 
-// isOfGit reports whether a path lies in a git directory, which workspace.Stage puts at .git.
+// isOfGit reports whether a path is or lies in a git directory, which workspace.Stage puts at .git.
 func isOfGit(name string) bool {
-	return strings.Contains("/"+strings.ToLower(name), "/.git/")
+	return strings.Contains("/"+strings.ToLower(name)+"/", "/.git/")
 }
 
 // digest returns the digest of a manifest's text.

@@ -69,8 +69,7 @@ func (s *Store) Open(ctx context.Context, d agentbox.Digest) (c Captured, releas
 	release = s.hold(d)
 	if _, err := os.Stat(s.path(d)); errors.Is(err, fs.ErrNotExist) {
 		release()
-		return c, func() {}, agentbox.Errorf(agentbox.NotFound, "source %s is not here any more", d.Short()).
-			WithHint("capture it again: agentbox up or task submit, in the checkout")
+		return c, func() {}, notHereError(d)
 	}
 	_ = os.Chtimes(s.path(d), time.Time{}, time.Now()) // one that looks older only goes earlier
 	c = Captured{store: s, digest: d}
@@ -82,6 +81,31 @@ func (s *Store) Open(ctx context.Context, d agentbox.Digest) (c Captured, releas
 	}
 	return c, release, err
 }
+
+func notHereError(d agentbox.Digest) error {
+	return agentbox.Errorf(agentbox.NotFound, "source %s is not here any more", d.Short()).
+		WithHint("capture it again: agentbox up or task submit, in the checkout")
+}
+
+// Project is the name of the project that a source belongs to.
+func (c Captured) Project() string {
+	p, _ := project.Identify(c.repo.Root) // it was read when it was opened
+	return p.Name
+}
+
+// Directory is the directory that was subdir in the checkout, or the nearest above it that the source
+// has.
+func (c Captured) Directory(subdir string) string {
+	for dir := filepath.FromSlash(subdir); dir != "" && dir != "."; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(filepath.Join(c.repo.Root, dir)); err == nil && info.IsDir() && filepath.IsLocal(dir) {
+			return filepath.Join(c.repo.Root, dir)
+		}
+	}
+	return c.repo.Root
+}
+
+// Notes say what was left out of it, and why.
+func (c Captured) Notes() []string { return c.notes }
 
 // hold keeps a source from being removed until release.
 func (s *Store) hold(d agentbox.Digest) (release func()) {

@@ -225,7 +225,7 @@ func (r *run) upRequest() api.UpRequest {
 		environ = r.rec.Environ
 	}
 	return api.UpRequest{
-		Directory: r.rec.Directory, Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
+		Directory: r.rec.Directory, Source: r.rec.Source, Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
 		Cold: r.rec.Cold, Task: true, TaskLimits: limits, Command: r.rec.Dir == "", Environ: environ,
 	}
 }

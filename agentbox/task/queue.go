@@ -284,9 +284,9 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 }
 
 // Retry submits a task that has ended again, as a new task, so that the old one keeps its one
-// result. Its place in a batch and its holder are not taken over. The error is Conflict while the
-// task goes on.
-func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
+// result. Its place in a batch and its holder are not taken over. find finds what the new one is made
+// from. The error is Conflict while the task goes on.
+func (q *Queue) Retry(id agentbox.TaskID, find func(agentbox.TaskSpec) (*agentbox.SourceRef, error)) (agentbox.Task, error) {
 	t, err := q.readEnded(id)
 	if err != nil {
 		return t, err
@@ -295,7 +295,11 @@ func (q *Queue) Retry(id agentbox.TaskID) (agentbox.Task, error) {
 	if err != nil {
 		return t, err
 	}
-	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{rec.TaskSpec.Unattended()}, Need: rec.Need})
+	spec := rec.TaskSpec.Unattended()
+	if spec.Source, err = find(spec); err != nil {
+		return t, err
+	}
+	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{spec}, Need: rec.Need})
 	if err != nil {
 		return t, err
 	}

@@ -169,6 +169,9 @@ func pinOf(root string, cfg *config.Config) string {
 	return lock.PinOf(RecipeOf(cfg))
 }
 
+// IsPinned tells whether the lock file of a configuration has a pin of its image.
+func IsPinned(root string, cfg *config.Config) bool { return pinOf(root, cfg) != "" }
+
 // RecordPin remembers the pin of an image that was made from the lock file, or for which we wrote
 // it. If the repository changes the pin later, that is an Ask.
 func (a Approvals) RecordPin(lockPath string, r image.Recipe) error {

@@ -19,11 +19,12 @@ import (
 
 // Facts are what a plan follows from.
 type Facts struct {
-	Request api.UpRequest
-	Repo    workspace.Repo
-	Config  *config.Config // with the flags applied
-	Flags   flags.Flags    // of this command line
-	Agent   agents.Profile // that the command line names, if any
+	Request   api.UpRequest
+	Repo      workspace.Repo // what the box is made from
+	Directory string         // where that is from, for people
+	Config    *config.Config // with the flags applied
+	Flags     flags.Flags    // of this command line
+	Agent     agents.Profile // that the command line names, if any
 	// Review: what the repository asks of this host, and what of it waits for approval.
 	Review    project.Review
 	Kind      isolation.Choice // of a new machine
@@ -80,7 +81,7 @@ func (p Plan) Has(do api.UpAction) bool {
 func (f Facts) planNew() (p Plan, err error) {
 	if f.Request.Command && f.Repo.Subdir != "" && !f.Subdir {
 		return nil, agentbox.Errorf(agentbox.Invalid, "the box will not have %s: it holds nothing but what git ignores", f.Repo.Subdir).
-			WithHint("run the command from %s, or use --workdir", f.Repo.Root)
+			WithHint("run the command from %s, or use --workdir", f.Directory)
 	}
 	if p = f.planMachine(); p.onlyReports() {
 		return p, nil
@@ -135,7 +136,7 @@ func (p Plan) onlyReports() bool { return p[0] == api.UpStep{Action: api.UpAppro
 func (f Facts) planExisting() (p Plan, err error) {
 	b := f.Box
 	if f.Request.Name != "" && f.Request.Name != b.Name {
-		return nil, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", f.Repo.Root, b.Name, f.Repo.Branch).
+		return nil, agentbox.Errorf(agentbox.Exists, "%s already has box %s for branch %s", f.Directory, b.Name, f.Repo.Branch).
 			WithHint("agentbox fork --name %s makes another one like it", f.Request.Name)
 	}
 	if err := isolation.Check(b.Box, f.Request.Isolation); err != nil {

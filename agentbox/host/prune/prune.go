@@ -133,6 +133,8 @@ func (p Pruner) boxes(ctx context.Context, progress agentbox.Progress) ([]prunab
 	for _, b := range p.Boxes.Idle() {
 		why := ""
 		switch {
+		case !b.Source.IsZero():
+			continue // it does not need what it is from
 		case workspace.IsDeleted(b.Directory):
 			why = "its directory is gone"
 		case b.Lifetime == agentbox.LifetimeBranch && branchGone(ctx, b):

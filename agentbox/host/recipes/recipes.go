@@ -36,16 +36,27 @@ type Images interface {
 	Describe(img image.Image) api.Image
 }
 
-// Ensure finds or makes the image of a reviewed configuration. With update it makes it anew and
-// replaces the pin. The pin is remembered for the project, so that a change of it needs approval.
-func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.Config, update bool, progress agentbox.Progress) (image.Image, error) {
+// Pins says what becomes of an image's pin in agentbox.lock.
+type Pins int
+
+const (
+	AddPin    Pins = iota // it is written if there is none
+	UpdatePin             // the image is made anew, and the pin replaced
+	ReadPin               // nothing is written: the checkout is a source
+)
+
+// Ensure finds or makes the image of a reviewed configuration. The pin is remembered for the project, so that a change of it needs approval.
+func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.Config, pins Pins, progress agentbox.Progress) (image.Image, error) {
 	recipe, err := r.Consent.ApproveRecipe(ctx, review, consent.RecipeOf(cfg))
 	if err != nil {
 		return image.Image{}, err
 	}
 	lock := consent.LockPath(review.Root, cfg)
+	if pins == ReadPin && !consent.IsPinned(review.Root, cfg) {
+		lock = ""
+	}
 	return r.Images.Ensure(ctx, images.Want{
-		Recipe: recipe, Lock: lock, Update: update, Pinned: func(made image.Recipe) error { return r.Consent.RecordPin(lock, made) },
+		Recipe: recipe, Lock: lock, Update: pins == UpdatePin, Pinned: func(made image.Recipe) error { return r.Consent.RecordPin(lock, made) },
 	}, progress)
 }
 
@@ -68,7 +79,11 @@ func (r Recipes) Build(ctx context.Context, req api.ImageBuildRequest, progress 
 	if err != nil {
 		return api.Image{}, err
 	}
-	img, err := r.Ensure(ctx, review, cfg, req.Update, progress)
+	pins := AddPin
+	if req.Update {
+		pins = UpdatePin
+	}
+	img, err := r.Ensure(ctx, review, cfg, pins, progress)
 	if err != nil {
 		return api.Image{}, err
 	}

@@ -1,7 +1,7 @@
 // Package staging fills the workspace of a new box with the repository's files and those of a setup
 // result. It only reads the repository.
 //
-// Package workspace decides which files come into a box. If a driver's workspaces are directories,
+// Packages source and workspace decide which files come into a box. If a driver's workspaces are directories,
 // the files are copied once, into place; any other driver gets a temporary tree to make a disk
 // from.
 package staging
@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"
 )
@@ -29,6 +30,7 @@ type Stager struct {
 // Target is the workspace to fill.
 type Target struct {
 	Box     agentbox.BoxID
+	From    string // where the source is from, for people
 	Path    string // the reserved workspace
 	Size    int64  // of it, in bytes
 	Staging string // a directory for a driver that makes its own form of it
@@ -41,14 +43,14 @@ type Target struct {
 
 // Fill copies a repository into a box's reserved workspace, while the machine starts. If it fails,
 // the workspace is incomplete and the box is erased.
-func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, repo workspace.Repo, progress agentbox.Progress) error {
-	end := progress.Begin("workspace", repo.Root)
+func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, from source.Source, progress agentbox.Progress) error {
+	end := progress.Begin("workspace", to.From)
 	var stats workspace.Stats
 	var err error
 	if d, ok := driver.(vmm.DirectoryWorkspaces); ok {
-		stats, err = s.inPlace(ctx, d, to, repo)
+		stats, err = s.inPlace(ctx, d, to, from)
 	} else {
-		stats, err = s.fromStaging(ctx, driver, to, repo)
+		stats, err = s.fromStaging(ctx, driver, to, from)
 	}
 	if err != nil {
 		return err
@@ -56,14 +58,14 @@ func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, repo wor
 	for _, note := range stats.Notes {
 		progress.Note(note)
 	}
-	end(agentbox.Plural(stats.Files, "file") + ", " + describeBranch(repo))
+	end(agentbox.Plural(stats.Files, "file") + ", " + describeBranch(from.Repo()))
 	return nil
 }
 
 // fromStaging assembles the files in a temporary tree, from which the driver makes the workspace.
-func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, repo workspace.Repo) (workspace.Stats, error) {
+func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, from source.Source) (workspace.Stats, error) {
 	defer workspace.RemoveTemp(to.Staging) // erase repeats it if the daemon is killed here
-	tree, stats, err := workspace.StageTemp(ctx, repo, to.Staging)
+	tree, stats, err := from.ApplyTemp(ctx, to.Staging, !to.Setup.IsZero())
 	if err == nil {
 		err = s.overlay(ctx, to, tree, &stats)
 	}
@@ -78,9 +80,9 @@ func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, r
 
 // inPlace copies the files into the reserved, empty workspace. A directory has no size of its own,
 // so it is compared with the size of the box's disk here, and later by watchDisk.
-func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to Target, repo workspace.Repo) (workspace.Stats, error) {
+func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to Target, from source.Source) (workspace.Stats, error) {
 	path := to.Path
-	stats, err := workspace.Stage(ctx, repo, path, workspace.Options{Limit: to.Size})
+	stats, err := from.Apply(ctx, path, to.Size)
 	if err == nil {
 		err = s.overlay(ctx, to, path, &stats)
 	}

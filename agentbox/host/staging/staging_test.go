@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"
 )
@@ -103,7 +104,7 @@ func TestFill(t *testing.T) {
 			to := reserved(t, d, repo)
 			to.Setup, to.Baseline = key, filepath.Join(filepath.Dir(to.Path), "begin")
 			output := ""
-			err := stager("by setup").Fill(t.Context(), d, to, repo, func(e agentbox.Event) { output += e.Detail })
+			err := stager("by setup").Fill(t.Context(), d, to, source.Checkout(repo), func(e agentbox.Event) { output += e.Detail })
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -141,7 +142,7 @@ func TestFillEnforcesSize(t *testing.T) {
 	d := &inPlace{}
 	to := reserved(t, d, repo)
 	to.Setup = agentbox.Digest{1}
-	err := stager(strings.Repeat("x", 2<<20)).Fill(t.Context(), d, to, repo, nil)
+	err := stager(strings.Repeat("x", 2<<20)).Fill(t.Context(), d, to, source.Checkout(repo), nil)
 	if agentbox.CodeOf(err) != agentbox.CodeOf(workspace.TooLarge(to.Size)) || len(d.finished) != 0 {
 		t.Errorf("%v, finished %v", err, d.finished)
 	}
@@ -153,7 +154,7 @@ func TestFailedFillRemovesStaging(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	d := &copies{fail: broken}
 	to := reserved(t, d, repo)
-	if err := stager("").Fill(t.Context(), d, to, repo, nil); !errors.Is(err, broken) {
+	if err := stager("").Fill(t.Context(), d, to, source.Checkout(repo), nil); !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(to.Staging); err == nil {

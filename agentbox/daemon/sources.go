@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/source"
+	"agentbox/agentbox/workspace"
+)
+
+// sources serves the calls about sources, and gives back those that no box and no task needs.
+type sources struct{ *source.Store }
+
+// handle registers the calls about sources.
+func (s sources) handle(mux *http.ServeMux) {
+	api.Handle(mux, api.CaptureSource, s.capture)
+	api.HandleStream(mux, api.SourceManifest, func(_ context.Context, d agentbox.Digest, _ io.Reader, out io.Writer) error {
+		return s.Manifest(d, out)
+	})
+	api.HandleStream(mux, api.MissingFiles, func(_ context.Context, _ agentbox.Digest, in io.Reader, out io.Writer) error {
+		missing, err := s.Missing(in)
+		for _, d := range missing {
+			fmt.Fprintln(out, d)
+		}
+		return err
+	})
+	api.HandleStream(mux, api.ExportSource, func(ctx context.Context, d agentbox.Digest, in io.Reader, out io.Writer) error {
+		lacking, err := api.ParseDigests(in)
+		if err != nil {
+			return err
+		}
+		return s.Export(ctx, d, lacking, out)
+	})
+	api.HandleStream(mux, api.ImportSource, func(ctx context.Context, _ agentbox.Digest, in io.Reader, out io.Writer) error {
+		c, release, err := s.Import(ctx, in)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return json.NewEncoder(out).Encode(describeSource(c, agentbox.SourceRef{Digest: c.Digest()}))
+	})
+}
+
+// capture captures the checkout that a directory belongs to.
+func (s sources) capture(ctx context.Context, req api.CaptureRequest, _ agentbox.Progress) (api.CapturedSource, error) {
+	c, ref, release, err := s.of(ctx, req.Directory)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	defer release()
+	return describeSource(c, ref), nil
+}
+
+// of captures the checkout that a directory belongs to. The source stays until release is called.
+func (s sources) of(ctx context.Context, directory string) (c source.Captured, ref agentbox.SourceRef, release func(), err error) {
+	repo, err := workspace.Describe(ctx, directory)
+	if err != nil {
+		return c, ref, nil, err
+	}
+	p, err := project.Identify(repo.Root)
+	if err != nil {
+		return c, ref, nil, err
+	}
+	c, release, err = s.Capture(ctx, repo, p.Name)
+	return c, agentbox.SourceRef{Digest: c.Digest(), Directory: repo.Root, Subdir: repo.Subdir}, release, err
+}
+
+func describeSource(c source.Captured, ref agentbox.SourceRef) api.CapturedSource {
+	repo := c.Repo()
+	return api.CapturedSource{Source: ref, Project: c.Project(), Branch: repo.Branch, Commit: repo.Commit, Notes: c.Notes()}
+}
+
+// neededSources are the sources of boxes, and of tasks that have not ended. The error is about boxes
+// that cannot be read: what they need is not known.
+func (d *daemon) neededSources() (map[agentbox.Digest]bool, error) {
+	needed, err := d.boxes.Sources()
+	all, _ := d.queue.Store.List() // a task that cannot be read does not run
+	for _, t := range all {
+		if t.Source != nil && !t.State.Done() {
+			needed[t.Source.Digest] = true
+		}
+	}
+	return needed, err
+}
+
+// pruneSources gives back the sources that nobody needs.
+func (d *daemon) pruneSources(dryRun bool) (items []api.PruneItem, err error) {
+	needed, err := d.neededSources()
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.sources.Unneeded(needed)
+	for _, u := range all {
+		item := api.PruneItem{Kind: "source", Name: u.Digest.Short(), Bytes: home.DiskUsage(u.Dir), Reason: "no task and no box is made from it"}
+		if !dryRun {
+			if err := d.sources.Remove(u.Digest); err != nil {
+				return items, err
+			}
+		}
+		items = append(items, item)
+	}
+	return items, err
+}
+
+// keepSources gives back sources that nobody has used for a while, until ctx ends.
+func (d *daemon) keepSources(ctx context.Context) {
+	for background.Sleep(ctx, source.Grace) {
+		needed, err := d.neededSources()
+		if err == nil {
+			err = d.sources.Collect(needed)
+		}
+		if err != nil {
+			d.cfg.Log.Warn("cannot remove sources that nobody needs", "error", err)
+		}
+	}
+}
