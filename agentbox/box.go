@@ -112,8 +112,9 @@ type Box struct {
 	Branch    string `json:"branch,omitempty"`
 	Commit    string `json:"commit,omitempty"`
 	// Source is the source that the box was made from; zero for a checkout as it was then. Directory
-	// then says only where the source is from, perhaps on another machine.
+	// says where the source is from, with Elsewhere on another machine.
 	Source    Digest   `json:"source,omitzero"`
+	Elsewhere bool     `json:"elsewhere,omitempty"`
 	Lifetime  Lifetime `json:"lifetime"`
 	Image     Digest   `json:"image"`
 	ImageName string   `json:"image_name"`

@@ -117,9 +117,10 @@ type TaskSpec struct {
 // SourceRef names a source (package source), and says where it is from.
 type SourceRef struct {
 	Digest Digest `json:"digest"`
-	// Directory is the root of the checkout that it was captured from, perhaps on another machine. It
-	// is shown, and boxes are found by it.
+	// Directory is the root of the checkout that it was captured from. It is shown, and boxes are found
+	// by it. Elsewhere means that it is on another machine.
 	Directory string `json:"directory,omitempty"`
+	Elsewhere bool   `json:"elsewhere,omitempty"`
 	// Subdir is where below that the caller was, slash-separated; "" for the root.
 	Subdir string `json:"subdir,omitempty"`
 }

@@ -99,7 +99,9 @@ func (c *Client) Stream(ctx context.Context, path string, d agentbox.Digest, in 
 }
 
 // SendSource brings a source from one daemon to another, without the files that are there already.
-func SendSource(ctx context.Context, from, to *Client, d agentbox.Digest) (out CapturedSource, err error) {
+// The answer names it there.
+func SendSource(ctx context.Context, from, to *Client, ref agentbox.SourceRef) (out CapturedSource, err error) {
+	d := ref.Digest
 	manifest, err := readStream(ctx, from, SourceManifest, d, nil)
 	if err != nil {
 		return out, err
@@ -120,6 +122,7 @@ func SendSource(ctx context.Context, from, to *Client, d agentbox.Digest) (out C
 	if err == nil && out.Source.Digest != d {
 		err = agentbox.Errorf(agentbox.Corrupt, "what arrived is %s, not %s", out.Source.Digest.Short(), d.Short())
 	}
+	out.Source.Directory, out.Source.Subdir, out.Source.Elsewhere = ref.Directory, ref.Subdir, true
 	return out, err
 }
 

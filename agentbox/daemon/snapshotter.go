@@ -39,13 +39,16 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if n := len(t.Attempts); n > 1 { // the work of an earlier attempt stays where it is
 		name += "-" + strconv.Itoa(n)
 	}
-	from := box.Directory
+	from, to := box.Directory, box.Directory
+	if box.Elsewhere {
+		to = ""
+	}
 	if !box.Source.IsZero() { // which has what the box began with, whatever the checkout has now
 		from = k.home.SourceTree(box.Source)
 	}
 	kept, err := snapshot.Keep(ctx, in, snapshot.Request{
 		Mirror: k.home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: box.Commit, Baseline: k.home.Box(box.ID).Baseline(),
-		Checkout: from, ExportTo: box.Directory, SkipUntouched: true,
+		Checkout: from, ExportTo: to, SkipUntouched: true,
 	})
 	if err != nil {
 		return task.Kept{}, err

@@ -25,7 +25,7 @@ func (c *creation) newRecord(key string) record {
 		Phase: phaseNew, Key: key, Task: c.Request.Task, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
 		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir,
 		Box: agentbox.Box{
-			Directory: c.Directory, Source: c.from.Digest(), Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk,
+			Directory: c.Directory, Source: c.from.Digest(), Elsewhere: c.Request.Source != nil && c.Request.Source.Elsewhere, Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk,
 		},
 	}
 }
@@ -34,9 +34,9 @@ func (c *creation) newRecord(key string) record {
 // a new machine may change. The size of the disk is not among it, because the workspace has it
 // already.
 func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
-	pins := recipes.AddPin
-	if !u.rec.Box.Source.IsZero() {
-		pins = recipes.ReadPin
+	pins := recipes.Pins{Elsewhere: !u.rec.Box.Source.IsZero()}
+	if pins.Elsewhere && !u.rec.Box.Elsewhere && !workspace.IsDeleted(u.rec.Box.Directory) {
+		pins.Root = u.rec.Box.Directory
 	}
 	if u.img, err = m.Recipes.Ensure(ctx, u.Review, u.Config, pins, progress); err != nil {
 		return err

@@ -21,10 +21,11 @@
 // To bring a source to another machine, with the calls of agentbox/api (source.go there):
 //
 //	ref := CaptureSource{Directory}      here: capture the checkout; the answer is an agentbox.SourceRef
-//	GET  /v1/source/manifest/DIGEST      here: what it consists of
+//	POST /v1/source/manifest?digest=D    here: what it consists of
 //	POST /v1/source/missing              there: the manifest; the answer has the digests of files that are not there
-//	POST /v1/source/export/DIGEST        here: those digests; the answer is a stream
+//	POST /v1/source/export?digest=D      here: those digests; the answer is a stream
 //	POST /v1/source/import               there: the stream; the answer is the SourceRef, once all digests are right
+//	(or SendSource, a function of package api, which makes these four)
 //	Up{Source: &ref}, SubmitTasks{Spec.Source: &ref}
 //
 // What was captured or imported stays for a while without anybody who needs it (Grace).

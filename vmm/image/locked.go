@@ -32,12 +32,22 @@ func (s *Store) EnsureLocked(ctx context.Context, path string, r Recipe, update 
 	for _, change := range changes(pinned.Versions, img.Versions) {
 		p.Update(step, "update "+change, 0, 0)
 	}
-	err = s.pin(ctx, path, r, img, update)
+	return img, notWritable(s.pin(ctx, path, r, img, update), path, p)
+}
+
+// Pin writes into the lock file at path what a recipe gave, unless it has a pin. If the file cannot
+// be written, the user is told.
+func (s *Store) Pin(ctx context.Context, path string, r Recipe, img Image, p agentbox.Progress) error {
+	return notWritable(s.pin(ctx, path, r, img, false), path, p)
+}
+
+// notWritable reports a lock file that cannot be written, and returns any other error.
+func notWritable(err error, path string, p agentbox.Progress) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		p.Note("the image is not pinned: cannot write " + path)
-		return img, nil
+		return nil
 	}
-	return img, err
+	return err
 }
 
 // pin writes into the lock file at path what a recipe gave. It reads the file again, since making

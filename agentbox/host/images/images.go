@@ -96,6 +96,7 @@ type Want struct {
 	Recipe image.Recipe
 	// Lock: the lock file that pins it; "" for what nobody wrote down.
 	Lock   string
+	AddTo  string                          // without Lock: the lock file that gets a pin if it has none
 	Update bool                            // make it anew and replace the pin
 	Pinned func(recipe image.Recipe) error // called when an image was made by the lock file
 }
@@ -140,7 +141,11 @@ func (i *Images) lost(ctx context.Context, img image.Image, err error) error {
 // pinned returns the image that the lock file pins, or makes and pins it.
 func (i *Images) pinned(ctx context.Context, w Want, progress agentbox.Progress) (image.Image, error) {
 	if w.Lock == "" {
-		return i.Store.Ensure(ctx, w.Recipe, agentbox.Digest{}, progress)
+		img, err := i.Store.Ensure(ctx, w.Recipe, agentbox.Digest{}, progress)
+		if err == nil && w.AddTo != "" {
+			err = i.Store.Pin(ctx, w.AddTo, w.Recipe, img, progress)
+		}
+		return img, err
 	}
 	img, err := i.Store.EnsureLocked(ctx, w.Lock, w.Recipe, w.Update, progress)
 	if err != nil {

@@ -36,14 +36,14 @@ type Images interface {
 	Describe(img image.Image) api.Image
 }
 
-// Pins says what becomes of an image's pin in agentbox.lock.
-type Pins int
-
-const (
-	AddPin    Pins = iota // it is written if there is none
-	UpdatePin             // the image is made anew, and the pin replaced
-	ReadPin               // nothing is written: the checkout is a source
-)
+// Pins says what becomes of an image's pin in agentbox.lock. The zero value adds it if there is none.
+type Pins struct {
+	Update bool // the image is made anew, and the pin replaced
+	// Elsewhere: what was reviewed is a source, which does not change. The checkout at Root gets the pin
+	// instead, if it has none; "" is nowhere.
+	Elsewhere bool
+	Root      string
+}
 
 // Ensure finds or makes the image of a reviewed configuration. The pin is remembered for the project, so that a change of it needs approval.
 func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.Config, pins Pins, progress agentbox.Progress) (image.Image, error) {
@@ -52,11 +52,14 @@ func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.
 		return image.Image{}, err
 	}
 	lock := consent.LockPath(review.Root, cfg)
-	if pins == ReadPin && !consent.IsPinned(review.Root, cfg) {
-		lock = ""
+	addTo := ""
+	if pins.Elsewhere && lock != "" && !consent.IsPinned(review.Root, cfg) {
+		if lock = ""; pins.Root != "" {
+			addTo = consent.LockPath(pins.Root, cfg)
+		}
 	}
 	return r.Images.Ensure(ctx, images.Want{
-		Recipe: recipe, Lock: lock, Update: pins == UpdatePin, Pinned: func(made image.Recipe) error { return r.Consent.RecordPin(lock, made) },
+		Recipe: recipe, Lock: lock, AddTo: addTo, Update: pins.Update, Pinned: func(made image.Recipe) error { return r.Consent.RecordPin(lock, made) },
 	}, progress)
 }
 
@@ -79,11 +82,7 @@ func (r Recipes) Build(ctx context.Context, req api.ImageBuildRequest, progress 
 	if err != nil {
 		return api.Image{}, err
 	}
-	pins := AddPin
-	if req.Update {
-		pins = UpdatePin
-	}
-	img, err := r.Ensure(ctx, review, cfg, pins, progress)
+	img, err := r.Ensure(ctx, review, cfg, Pins{Update: req.Update}, progress)
 	if err != nil {
 		return api.Image{}, err
 	}

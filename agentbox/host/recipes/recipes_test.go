@@ -68,7 +68,7 @@ func TestBuild(t *testing.T) {
 // A repository that nobody configured finds no lock file of ours.
 func TestEnsureWithoutConfiguration(t *testing.T) {
 	m := &fakeImages{}
-	if _, err := (Recipes{&fakeConsent{}, m}).Ensure(t.Context(), project.Review{Root: "/app"}, &config.Config{Image: "apt:bookworm"}, AddPin, nil); err != nil {
+	if _, err := (Recipes{&fakeConsent{}, m}).Ensure(t.Context(), project.Review{Root: "/app"}, &config.Config{Image: "apt:bookworm"}, Pins{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if w := m.requests[0]; w.Lock != "" || w.Update {
