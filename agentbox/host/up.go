@@ -142,8 +142,8 @@ func (m *Manager) openSource(ctx context.Context, u *creation) (release func(), 
 }
 
 // place is where the configuration of what is made is. devcontainer may be "".
-func (u *creation) place(devcontainer string) config.Place {
-	return placeIn(u.Repo.Root, u.Repo.Subdir, devcontainer)
+func (c *creation) place(devcontainer string) config.Place {
+	return placeIn(c.Repo.Root, c.Repo.Subdir, devcontainer)
 }
 
 // readFlags reads the configuration, and the flags that go with it.
