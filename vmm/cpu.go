@@ -1,9 +1,13 @@
 package vmm
 
 import (
+	"hash/fnv"
+	"io"
 	"os"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // HostCPU is what /proc/cpuinfo says under these names about the first processor, for a
@@ -20,4 +24,26 @@ func HostCPU(names ...string) string {
 		return !slices.Contains(names, strings.TrimSpace(name))
 	})
 	return strings.Join(lines, "\n")
+}
+
+// PickCPUs chooses as many of this process's CPUs as the machine has, for a kind whose guest sees
+// all that it may run on; nil means all. The first one depends on a hash of the machine's
+// directory, so that machines are spread over the CPUs.
+func (s Spec) PickCPUs() []int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= s.CPUs {
+		return nil
+	}
+	var all []int
+	for cpu := 0; len(all) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			all = append(all, cpu)
+		}
+	}
+	h := fnv.New32a()
+	io.WriteString(h, s.Dir)
+	first := int(h.Sum32()) % len(all)
+	chosen := slices.Concat(all[first:], all[:first])[:s.CPUs]
+	slices.Sort(chosen)
+	return chosen
 }

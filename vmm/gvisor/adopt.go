@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 
 	"agentbox/vmm"
 	"agentbox/vmm/child"
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/userns"
 )
 
 // adopt gives everything in a workspace to this process's user. What root of the box made belongs
@@ -21,11 +19,11 @@ import (
 // unless the user owns everything already. No machine may use dir. If ctx ends, a part of dir stays
 // as it was. launcher is the program's path.
 func adopt(ctx context.Context, launcher, dir string) error {
-	foreign, err := hasForeign(dir)
+	foreign, err := userns.HasForeign(dir)
 	if err != nil || !foreign {
 		return err
 	}
-	ids, err := hostIDs()
+	ids, err := userns.HostIDs()
 	if err != nil {
 		return err
 	}
@@ -34,15 +32,15 @@ func adopt(ctx context.Context, launcher, dir string) error {
 		return err
 	}
 	defer toLauncher.Close()
-	p, err := startLauncher(launcher, nil, []*os.File{control})
+	p, err := userns.Start(launcher, nil, []*os.File{control})
 	control.Close()
 	if err != nil {
-		return namespaceError(err)
+		return userns.Explain(err)
 	}
 	defer p.Kill()
 	stop := context.AfterFunc(ctx, func() { p.Terminate() })
 	defer stop()
-	if err := ids.apply(ctx, p.PID); err != nil {
+	if err := ids.Apply(ctx, p.PID); err != nil {
 		return err
 	}
 	var e plan.Event
@@ -63,31 +61,4 @@ func (d *Driver) Reclaim(ctx context.Context, dir string) error {
 		return err
 	}
 	return adopt(ctx, programs.Launch, dir)
-}
-
-var errForeign = errors.New("there is a file of another user")
-
-// hasForeign tells whether anything in dir belongs, or may belong, to another user. Groups do not
-// count: files of ours can be read and removed whatever their group.
-func hasForeign(dir string) (bool, error) {
-	own := uint32(os.Geteuid())
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != own {
-			return errForeign
-		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, errForeign), errors.Is(err, fs.ErrPermission), // a directory that only its owner may read
-		errors.Is(err, syscall.ENAMETOOLONG): // too deep to look
-		return true, nil
-	}
-	return false, err
 }

@@ -9,7 +9,7 @@
 //
 // Driver implements vmm.Driver, vmm.Snapshotter, vmm.Reclaimer and vmm.DirectoryWorkspaces;
 // agentbox/place/local/drivers opens it. To start a machine, prepare makes its directory with the OCI
-// description (spec.go), launch starts the launcher in new namespaces, idmap.go maps their ids, and
+// description (spec.go), launch starts the launcher in new namespaces, vmm/userns maps their ids, and
 // await sends the plan (vmm/gvisor/plan) and gets a connection to the sandbox and our end of the
 // network card. From then on control.go makes gVisor's remote calls to the sandbox, link.go is the
 // cable, stream.go the two pipes to the agent, and machine.go follows the machine to its end. In

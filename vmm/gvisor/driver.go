@@ -7,6 +7,7 @@ import (
 
 	"agentbox/vmm"
 	"agentbox/vmm/gvisor/runsc"
+	"agentbox/vmm/hostdir"
 )
 
 // Config configures a driver. It does not change after New.
@@ -18,6 +19,7 @@ type Config struct {
 
 // Driver implements vmm.Driver, vmm.Snapshotter, vmm.Reclaimer and vmm.DirectoryWorkspaces.
 type Driver struct {
+	hostdir.Workspaces
 	config   Config
 	programs *runsc.Unpacker
 	tried    atomic.Bool // Probe has made namespaces

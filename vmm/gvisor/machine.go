@@ -12,10 +12,12 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/cable"
 	"agentbox/vmm/child"
 	"agentbox/vmm/console"
 	"agentbox/vmm/fusefile"
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/userns"
 )
 
 // machine is a launcher with everything that it started, and our ends of its pipes and sockets. It
@@ -31,7 +33,7 @@ type machine struct {
 	proc       *child.Process
 	stream     *stream
 	image      *fusefile.Server // nil if the image is a plain file
-	link       *link            // nil if the host cannot make an interface
+	link       *cable.Link      // nil if the host cannot make an interface
 	noCard     string           // why it cannot
 	console    *console.Console
 	toLauncher *net.UnixConn // from the launcher
@@ -56,7 +58,7 @@ func (m *machine) Link() vmm.Link {
 
 // PIDs returns the launcher, the sandbox, its file server, and the processes that run the guest's
 // code.
-func (m *machine) PIDs() []int { return processTree(m.proc.PID) }
+func (m *machine) PIDs() []int { return userns.Tree(m.proc.PID) }
 
 // Freeze implements vmm.Machine. It stops all processes of the guest, the agent too.
 func (m *machine) Freeze(ctx context.Context) error { return m.setFrozen(ctx, true, "Pause") }

@@ -11,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/userns"
 )
 
 // formatVersion changes with the format of saved states, and with how machines are started. It is
@@ -32,7 +33,7 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	if err != nil {
 		return vmm.Facts{}, err
 	}
-	if _, err := hostIDs(); err != nil {
+	if _, err := userns.HostIDs(); err != nil {
 		return vmm.Facts{}, err
 	}
 	if fresh || !d.tried.Load() {
@@ -49,12 +50,12 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 func tryNamespaces(program string) error {
 	cmd := exec.Command(program)
 	cmd.Env = []string{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: userns.Namespaces}
 	err := cmd.Run()
 	if _, ran := err.(*exec.ExitError); ran {
 		return nil
 	}
-	return namespaceError(err)
+	return userns.Explain(err)
 }
 
 // Fingerprint implements vmm.Driver. It is the hex SHA-256 of everything that a checkpoint depends
@@ -69,7 +70,7 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	if err != nil {
 		return "", err
 	}
-	ids, err := hostIDs()
+	ids, err := userns.HostIDs()
 	if err != nil {
 		return "", err
 	}

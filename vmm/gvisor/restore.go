@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/vmm"
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/hostdir"
 	"agentbox/vmm/statedir"
 )
 
@@ -110,7 +111,7 @@ func (r *restoration) workspace(ctx context.Context) error {
 	if r.man.Transient {
 		return errors.Join(unix.Rename(src, r.spec.Workspace), os.Chmod(r.spec.Workspace, 0o755)) // os.Rename refuses an empty directory
 	}
-	return copyTree(ctx, r.spec.Workspace, src, 0)
+	return hostdir.CopyTree(ctx, r.spec.Workspace, src, 0)
 }
 
 // verifyWorkspace compares names, modes, sizes and times with those that were saved.

@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
+	"agentbox/vmm/hostdir"
 	"agentbox/vmm/statedir"
 )
 
@@ -102,7 +103,7 @@ func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := copyTree(ctx, dir, m.spec.Workspace, 0); err != nil {
+	if err := hostdir.CopyTree(ctx, dir, m.spec.Workspace, 0); err != nil {
 		return nil, err
 	}
 	if passing {
@@ -111,10 +112,10 @@ func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (
 	return digestTree(dir)
 }
 
-// digestTree is a digest of what listTree lists of dir.
+// digestTree is a digest of what hostdir.ListTree lists of dir.
 func digestTree(dir string) (*agentbox.Digest, error) {
 	h := sha256.New()
-	if err := listTree(h, dir); err != nil {
+	if err := hostdir.ListTree(h, dir); err != nil {
 		return nil, err
 	}
 	d := agentbox.Digest(h.Sum(nil))

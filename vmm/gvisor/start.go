@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"agentbox/vmm/gvisor/plan"
 	"agentbox/vmm/gvisor/runsc"
 	"agentbox/vmm/statedir"
+	"agentbox/vmm/userns"
 )
 
 // Boot implements vmm.Driver. The sandbox runs when it returns; ctx bounds the start only.
@@ -102,7 +102,7 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 		Env:  []string{"PATH=/bin"},
 		Pid:  inMachine + "/" + pidFile,
 		Dial: inMachine + "/" + stateDir + "/runsc-" + containerID + ".sock",
-		CPUs: pickCPUs(spec),
+		CPUs: spec.PickCPUs(),
 	}
 	if spec.Blocks != nil {
 		p.Image = inImage
@@ -115,28 +115,6 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	return p
 }
 
-// pickCPUs chooses as many of this process's CPUs as the machine has, since gVisor shows the guest
-// all that it may run on; nil means all. The first one depends on a hash of the machine's
-// directory, so that machines are spread over the CPUs.
-func pickCPUs(spec vmm.Spec) []int {
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(0, &set) != nil || set.Count() <= spec.CPUs {
-		return nil
-	}
-	var all []int
-	for cpu := 0; len(all) < set.Count(); cpu++ {
-		if set.IsSet(cpu) {
-			all = append(all, cpu)
-		}
-	}
-	h := fnv.New32a()
-	io.WriteString(h, spec.Dir)
-	first := int(h.Sum32()) % len(all)
-	chosen := slices.Concat(all[first:], all[:first])[:spec.CPUs]
-	slices.Sort(chosen)
-	return chosen
-}
-
 // start starts the launcher, waits until the sandbox runs, and starts the machine's goroutine.
 // files are the descriptors from plan.FDFirst on for the command that starts the sandbox. After an
 // error nothing runs. If ctx ends during the start, the launcher is killed.
@@ -144,7 +122,7 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ids, err := hostIDs()
+	ids, err := userns.HostIDs()
 	if err != nil {
 		return err
 	}
@@ -153,7 +131,7 @@ func (d *Driver) start(ctx context.Context, m *machine, p plan.Plan, files []*os
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { m.proc.Terminate() })
-	err = ids.apply(ctx, m.proc.PID)
+	err = ids.Apply(ctx, m.proc.PID)
 	if err == nil {
 		err = m.await(ctx, p)
 	}
@@ -194,47 +172,12 @@ func (m *machine) launch(files []*os.File) (err error) {
 		return errors.Join(err, toLauncher.Close(), stream.Close())
 	}
 	theirs = append(theirs, saying)
-	m.proc, err = startLauncher(m.launcher, saying, slices.Concat(theirs, files))
+	m.proc, err = userns.Start(m.launcher, saying, slices.Concat(theirs, files))
 	if err != nil {
-		return errors.Join(namespaceError(err), toLauncher.Close(), stream.Close(), said.Close())
+		return errors.Join(userns.Explain(err), toLauncher.Close(), stream.Close(), said.Close())
 	}
 	m.toLauncher, m.stream, m.console = toLauncher, stream, console.New(m.spec.Dir, said)
 	return nil
-}
-
-// sysctls has the host's settings.
-const sysctls = "/proc/sys"
-
-// namespaceError explains why the launcher could not be started.
-func namespaceError(err error) error { return namespaceErrorBy(sysctls, err) }
-
-// namespaceErrorBy looks in the directory settings for those that are known to forbid namespaces.
-// It names the first that does, with the command that changes it.
-func namespaceErrorBy(settings string, err error) error {
-	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EINVAL) {
-		return fmt.Errorf("start the launcher: %w", err)
-	}
-	const forbidden = "this host does not let %s make user namespaces, which gVisor machines run in: %w"
-	for _, s := range []struct{ name, bad, good string }{
-		{"kernel.unprivileged_userns_clone", "0", "1"},
-		{"user.max_user_namespaces", "0", "65536"},
-		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0"},
-	} {
-		if b, err := os.ReadFile(filepath.Join(settings, strings.ReplaceAll(s.name, ".", "/"))); err == nil && strings.TrimSpace(string(b)) == s.bad {
-			// The kernel's own error is misleading: it may be "no space left on device".
-			return agentbox.Errorf(agentbox.Missing, forbidden, userName(), fmt.Errorf("%s is %s", s.name, s.bad)).
-				WithHint("as root: sysctl -w %s=%s", s.name, s.good)
-		}
-	}
-	return agentbox.Errorf(agentbox.Missing, forbidden, userName(), err).
-		WithHint("a container needs user namespaces allowed (seccomp, AppArmor); or use --isolation microvm")
-}
-
-func userName() string {
-	if os.Geteuid() == 0 {
-		return "root"
-	}
-	return "an ordinary user"
 }
 
 // await sends the plan and waits until the sandbox runs. With Plan.Image there is an event before

@@ -1,4 +1,4 @@
-package gvisor
+package userns
 
 import (
 	"os"
@@ -13,15 +13,15 @@ import (
 	"agentbox/vmm/child"
 )
 
-// namespaces are the new namespaces of a launcher. As it is the first process of a PID namespace,
+// Namespaces are the new namespaces of a launcher. As it is the first process of a PID namespace,
 // everything ends with it.
-const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+const Namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
-// startLauncher starts the launcher, which waits for its ids. When it has been reaped, no process
+// Start starts the launcher, which waits for its ids. When it has been reaped, no process
 // of its namespaces is left. files are its descriptors from 3 on and stay the caller's. stderr may
 // be nil. Its environment is empty, and it starts in /. Its capabilities are ambient, so that it
 // keeps them across exec although it has no ids yet.
-func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Process, error) {
+func Start(program string, stderr *os.File, files []*os.File) (*child.Process, error) {
 	cmd := exec.Command(program)
 	cmd.ExtraFiles = files
 	if stderr != nil {
@@ -30,15 +30,15 @@ func startLauncher(program string, stderr *os.File, files []*os.File) (*child.Pr
 	cmd.Dir = "/"
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  namespaces,
+		Cloneflags:  Namespaces,
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER},
 	}
 	return child.Start(cmd, nil)
 }
 
-// processTree lists a process and then its descendants. Processes come and go meanwhile, so use it
+// Tree lists a process and then its descendants. Processes come and go meanwhile, so use it
 // for accounting only and never to kill.
-func processTree(pid int) []int {
+func Tree(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
 		threads := "/proc/" + strconv.Itoa(all[i]) + "/task/"

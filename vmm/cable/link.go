@@ -1,4 +1,6 @@
-package gvisor
+// Package cable is our end of the network cable of a machine that is no virtual machine. It inspects
+// no frame, and opens no device: a launcher in the machine's namespaces does.
+package cable
 
 import (
 	"encoding/binary"
@@ -9,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/vmm"
-	"agentbox/vmm/gvisor/plan"
 )
 
-// link is the cable: a packet socket on our end of a pair of interfaces, the other end of which the
-// sandbox has. Frames that do not fit into the buffers of the sockets are lost, as on any Ethernet.
-// Each frame has a virtio-net header (packet(7), PACKET_VNET_HDR), so that it can be a TCP segment
-// longer than the MTU. link implements vmm.Link and vmm.Segmenter. One goroutine reads; any number
+// Link is the cable: a packet socket on our end of a pair of interfaces, or a TAP, the other end of
+// which the machine has. Frames that do not fit into the kernel's buffers are lost, as on any
+// Ethernet. Each frame has a virtio-net header (packet(7), PACKET_VNET_HDR; IFF_VNET_HDR), so that it
+// can be a TCP segment longer than the MTU. It implements vmm.Link and vmm.Segmenter. One goroutine reads; any number
 // may write, since each frame is one system call.
-type link struct {
+type Link struct {
 	file *os.File
+	mtu  int
 	raw  syscall.RawConn // of file: calls wait in Go's poller
 	head [vnetLen]byte   // of the frame that is read
 }
 
-var _ vmm.Segmenter = (*link)(nil)
+var _ vmm.Segmenter = (*Link)(nil)
 
 // The header (virtio 1.2, 5.1.6) has flags and type, and in the host's byte order the length of all
 // headers, the size of a segment, the offset from which the checksum is computed, and the offset
@@ -38,14 +40,10 @@ const (
 // which truncates longer ones, are a little larger.
 const maxSegment = 60 << 10
 
-// newLink takes over a non-blocking packet socket, also if it fails. The launcher made fd in the
-// machine's network namespace.
-func newLink(fd int) (*link, error) {
-	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
-		unix.Close(fd)
-		return nil, vmm.LinkError(os.NewSyscallError("setsockopt", err))
-	}
-	l := &link{file: os.NewFile(uintptr(fd), "cable")}
+// New takes over a non-blocking descriptor, also if it fails: a packet socket or a TAP that has a
+// virtio-net header before each frame. mtu is the most bytes of a packet.
+func New(fd, mtu int) (*Link, error) {
+	l := &Link{file: os.NewFile(uintptr(fd), "cable"), mtu: mtu}
 	var err error
 	if l.raw, err = l.file.SyscallConn(); err != nil {
 		return nil, vmm.LinkError(errors.Join(err, l.file.Close()))
@@ -53,14 +51,14 @@ func newLink(fd int) (*link, error) {
 	return l, nil
 }
 
-func (l *link) MTU() int { return plan.MTU }
+func (l *Link) MTU() int { return l.mtu }
 
-func (l *link) MaxSegment() int { return maxSegment }
+func (l *Link) MaxSegment() int { return maxSegment }
 
 // ReadFrame reads the guest's next frame. No frame is longer than the 64 KiB of a segment, so a
 // long one is truncated and no error. A frame with several segments is passed on as one. Its
 // checksum may be incomplete: vmm/netstack verifies none.
-func (l *link) ReadFrame(buf []byte) (int, error) {
+func (l *Link) ReadFrame(buf []byte) (int, error) {
 	var n int
 	var err error
 	waitErr := l.raw.Read(func(fd uintptr) bool {
@@ -74,11 +72,11 @@ func (l *link) ReadFrame(buf []byte) (int, error) {
 }
 
 // WriteFrame implements vmm.Link. With a header of zeros, the frame is sent as it is.
-func (l *link) WriteFrame(parts ...[]byte) error { return l.write([vnetLen]byte{}, parts) }
+func (l *Link) WriteFrame(parts ...[]byte) error { return l.write([vnetLen]byte{}, parts) }
 
 // WriteSegment implements vmm.Segmenter. The guest's side completes the checksum, also if Size is
 // 0.
-func (l *link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
+func (l *Link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 	var h [vnetLen]byte
 	h[0] = vnetNeedsSum
 	if s.Size > 0 {
@@ -92,7 +90,7 @@ func (l *link) WriteSegment(s vmm.Segment, parts ...[]byte) error {
 
 // write sends one frame, completely or not at all. If the interface's buffer is full (ENOBUFS), the
 // frame is lost, as on Ethernet, and TCP sends it again.
-func (l *link) write(head [vnetLen]byte, parts [][]byte) error {
+func (l *Link) write(head [vnetLen]byte, parts [][]byte) error {
 	frame := append(append(make([][]byte, 0, len(parts)+1), head[:]), parts...)
 	var err error
 	waitErr := l.raw.Write(func(fd uintptr) bool {
@@ -117,4 +115,4 @@ func retried(call func() (int, error)) (int, error) {
 	}
 }
 
-func (l *link) Close() error { return vmm.CloseOnce(l.file) }
+func (l *Link) Close() error { return vmm.CloseOnce(l.file) }

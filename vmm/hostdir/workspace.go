@@ -1,4 +1,6 @@
-package gvisor
+// Package hostdir makes and copies workspaces that are directories of the host. It never follows a
+// link that a box made, and knows no machine.
+package hostdir
 
 import (
 	"context"
@@ -6,19 +8,26 @@ import (
 	"os"
 
 	"agentbox/agentbox"
+	"agentbox/vmm"
 	"agentbox/vmm/statedir"
 )
 
+// Workspaces makes workspaces that are directories of the host. A driver embeds it: it implements a
+// part of vmm.Driver, and vmm.DirectoryWorkspaces.
+type Workspaces struct{}
+
+var _ vmm.DirectoryWorkspaces = Workspaces{}
+
 // ReserveWorkspace implements vmm.Driver. A workspace is a directory of the host without a limit of
 // its own: the supervisor enforces the quota (agentbox/place/local/supervisor/diskquota.go).
-func (d *Driver) ReserveWorkspace(_ context.Context, path string, _ int64) error {
+func (w Workspaces) ReserveWorkspace(_ context.Context, path string, _ int64) error {
 	return statedir.HostError(os.Mkdir(path, 0o755))
 }
 
 // NewWorkspace implements vmm.Driver. An existing directory keeps its inode, as a running sandbox
 // may have it open; if it has files, the error has code Conflict. size bounds what is copied from
 // tree.
-func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
+func (w Workspaces) NewWorkspace(ctx context.Context, path, tree string, size int64) error {
 	err := os.Mkdir(path, 0o755)
 	existed := errors.Is(err, os.ErrExist)
 	if existed {
@@ -27,9 +36,9 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 	if err != nil || tree == "" {
 		return statedir.HostError(err)
 	}
-	err = copyTree(ctx, path, tree, size)
+	err = CopyTree(ctx, path, tree, size)
 	if err == nil {
-		err = d.FinishWorkspace(path)
+		err = w.FinishWorkspace(path)
 	}
 	if err == nil {
 		return nil
@@ -42,7 +51,7 @@ func (d *Driver) NewWorkspace(ctx context.Context, path, tree string, size int64
 }
 
 // FinishWorkspace implements vmm.DirectoryWorkspaces, for a workspace that the caller has filled.
-func (d *Driver) FinishWorkspace(path string) error { return os.Chmod(path, workspaceMode) }
+func (w Workspaces) FinishWorkspace(path string) error { return os.Chmod(path, workspaceMode) }
 
 // workspaceMode lets every user of the box in, whatever the umask.
 const workspaceMode = 0o755
@@ -58,7 +67,7 @@ func mustBeEmpty(path string) error {
 
 // CopyWorkspace implements vmm.Driver. dst must not exist (code Exists); on failure it does not
 // either.
-func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
+func (w Workspaces) CopyWorkspace(ctx context.Context, dst, src string) error {
 	if _, err := os.Stat(src); err != nil {
 		return err
 	}
@@ -68,7 +77,7 @@ func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
 		}
 		return statedir.HostError(err)
 	}
-	if err := copyTree(ctx, dst, src, 0); err != nil {
+	if err := CopyTree(ctx, dst, src, 0); err != nil {
 		return statedir.HostError(errors.Join(err, os.RemoveAll(dst)))
 	}
 	return nil

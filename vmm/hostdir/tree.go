@@ -1,4 +1,4 @@
-package gvisor
+package hostdir
 
 import (
 	"context"
@@ -29,10 +29,10 @@ type treeCopy struct {
 
 type inode struct{ dev, ino uint64 }
 
-// copyTree copies what is in src into the existing directory dst, whose own mode and times stay. If
+// CopyTree copies what is in src into the existing directory dst, whose own mode and times stay. If
 // all files together have more than limit bytes, the error has code NoSpace; 0 means no limit.
 // After an error the caller removes what was copied.
-func copyTree(ctx context.Context, dst, src string, limit int64) error {
+func CopyTree(ctx context.Context, dst, src string, limit int64) error {
 	c := &treeCopy{ctx: ctx, from: src, to: dst, limit: limit, links: map[inode]string{}}
 	return c.directory("")
 }
@@ -177,10 +177,10 @@ func removeContent(dir string) error {
 	return err
 }
 
-// listTree writes a line for each entry of a tree, sorted by name: everything that a copy must
+// ListTree writes a line for each entry of a tree, sorted by name: everything that a copy must
 // preserve except for the bytes of files. Times of directories, which reading a copy changes, and
 // owners, who are always the caller, are left out.
-func listTree(w io.Writer, root string) error {
+func ListTree(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package give
 
 import (
 	"errors"
@@ -42,7 +42,7 @@ func TestAdopt(t *testing.T) {
 	if err := errors.Join(at.WriteFile("file", nil, 0o600), at.Symlink(outside, "link"), at.WriteFile("own", nil, 0o600), at.Chown("own", user, 54321)); err != nil {
 		t.Fatal(err)
 	}
-	if err := give(top, user); err != nil {
+	if err := Tree(top, user); err != nil {
 		t.Fatal(err)
 	}
 	owner := func(info os.FileInfo, err error) (int, int) {
