@@ -46,19 +46,21 @@ var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": 
 // Offsets in struct seccomp_data, and the first number of the x32 ABI, which has all calls again.
 const (
 	// Bytes from the start of the struct.
-	offsetNumber, offsetArch = 0, 4
-	firstX32                 = 0x40000000
+	offsetNumber, offsetArch, offsetFirstArgument = 0, 4, 16
+	firstX32                                      = 0x40000000
 )
 
 // filter is the program that decides about each call. It denies all calls by other ABIs of the
 // processor, whose numbers differ, so it compares the architecture before any number, and on x86-64
-// drops the x32 numbers first. goarch must be a key of architectures.
-func filter(goarch string) ([]bpf.Instruction, error) {
+// drops the x32 numbers first. It denies the listed calls and, unless families is nil, sockets of
+// other families. goarch must be a key of architectures.
+func filter(goarch string, denied, families []uint32) ([]bpf.Instruction, error) {
 	arch, ok := architectures[goarch]
 	if !ok {
 		return nil, fmt.Errorf("nobody has said which system calls to deny on %s", goarch)
 	}
 	deny := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+	allow := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1}, deny,
@@ -68,23 +70,44 @@ func filter(goarch string) ([]bpf.Instruction, error) {
 	for _, number := range denied {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: number, SkipTrue: 1}, deny)
 	}
-	return append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}), nil
+	if families != nil {
+		program = append(program,
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_SOCKET, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_SOCKETPAIR, SkipTrue: 1}, allow,
+			bpf.LoadAbsolute{Off: offsetFirstArgument, Size: 4}) // the kernel takes an int
+		for _, family := range families {
+			program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: family, SkipTrue: 1}, allow)
+		}
+		return append(program, deny), nil
+	}
+	return append(program, allow), nil
+}
+
+// Filter is the program of a filter for seccomp(2): the denied calls, and sockets of other families
+// than those listed, fail with EPERM. Both processors that it knows have the low half of an argument
+// first.
+func Filter(denied, families []uint32) ([]unix.SockFilter, error) {
+	program, err := filter(runtime.GOARCH, denied, families)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := bpf.Assemble(program)
+	if err != nil {
+		return nil, fmt.Errorf("assemble the filter of system calls: %w", err)
+	}
+	code := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	return code, nil
 }
 
 // denyCalls installs the filter for the calling thread and what it starts. It comes after
 // PR_SET_NO_NEW_PRIVS, without which the kernel accepts a filter from root only.
 func denyCalls() error {
-	program, err := filter(runtime.GOARCH)
+	code, err := Filter(denied, nil)
 	if err != nil {
 		return err
-	}
-	raw, err := bpf.Assemble(program)
-	if err != nil {
-		return fmt.Errorf("assemble the filter of system calls: %w", err)
-	}
-	code := make([]unix.SockFilter, len(raw))
-	for i, r := range raw {
-		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
 	given := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&given)))

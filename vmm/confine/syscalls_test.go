@@ -137,7 +137,7 @@ func TestThreadChangesNothingOfOthers(t *testing.T) {
 // Each ABI of a processor has numbers of its own for the same calls.
 func TestFilterKnowsNoOtherABI(t *testing.T) {
 	deny := int(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
-	program, err := filter("amd64")
+	program, err := filter("amd64", denied, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,37 @@ func TestFilterKnowsNoOtherABI(t *testing.T) {
 			t.Errorf("%s: %#x, %v", what, got, err)
 		}
 	}
-	if _, err := filter("riscv64"); err == nil {
+	if _, err := filter("riscv64", denied, nil); err == nil {
 		t.Error("an architecture that nobody looked at has a filter")
+	}
+}
+
+// Of sockets only those of the listed families can be made, by either call. Whatever else a call has
+// in the place of the family does not matter.
+func TestFilterKnowsFamilies(t *testing.T) {
+	deny := int(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM))
+	program, err := filter("amd64", []uint32{425}, []uint32{unix.AF_UNIX, unix.AF_INET})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := bpf.NewVM(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		number, first uint32
+		want          int
+	}{
+		{unix.SYS_SOCKET, unix.AF_UNIX, unix.SECCOMP_RET_ALLOW}, {unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SECCOMP_RET_ALLOW},
+		{unix.SYS_SOCKET, unix.AF_INET, unix.SECCOMP_RET_ALLOW}, {unix.SYS_SOCKET, unix.AF_VSOCK, deny}, {unix.SYS_SOCKETPAIR, unix.AF_VSOCK, deny},
+		{unix.SYS_SOCKET, unix.AF_BLUETOOTH, deny}, {unix.SYS_SOCKET, 1 << 31, deny}, {unix.SYS_READ, unix.AF_VSOCK, unix.SECCOMP_RET_ALLOW},
+		{425, unix.AF_UNIX, deny},
+	} {
+		shown := binary.BigEndian.AppendUint32(nil, c.number)
+		shown = append(binary.BigEndian.AppendUint32(shown, unix.AUDIT_ARCH_X86_64), make([]byte, 8)...)
+		shown = binary.BigEndian.AppendUint32(shown, c.first)
+		if got, err := vm.Run(shown); got != c.want || err != nil {
+			t.Errorf("call %d of %d: %#x, %v", c.number, c.first, got, err)
+		}
 	}
 }

@@ -61,6 +61,17 @@ func HostIDs() (Maps, error) {
 	return Maps{UIDs: mapAround(os.Geteuid(), uids), GIDs: mapAround(os.Getegid(), gids), Helpers: true}, nil
 }
 
+// ApartIDs is HostIDs for machines in which no id may be root of the host: if the caller is, its
+// machines get a range of their own, in order.
+func ApartIDs() (Maps, error) {
+	if os.Geteuid() != 0 {
+		return HostIDs()
+	}
+	uids, err1 := rootRange("/proc/self/uid_map")
+	gids, err2 := rootRange("/proc/self/gid_map")
+	return Maps{UIDs: []Range{uids}, GIDs: []Range{gids}}, cmp.Or(err1, err2)
+}
+
 // mapAround maps GuestUID to own, and the other ids to those of free, in order. If free is too
 // small, the highest ids do not exist in the guest; packages use those below GuestUID.
 func mapAround(own int, free Range) []Range {

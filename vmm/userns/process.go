@@ -19,21 +19,27 @@ const Namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_N
 
 // Start starts the launcher, which waits for its ids. When it has been reaped, no process
 // of its namespaces is left. files are its descriptors from 3 on and stay the caller's. stderr may
-// be nil. Its environment is empty, and it starts in /. Its capabilities are ambient, so that it
-// keeps them across exec although it has no ids yet.
+// be nil.
 func Start(program string, stderr *os.File, files []*os.File) (*child.Process, error) {
-	cmd := exec.Command(program)
+	cmd := Command(program)
 	cmd.ExtraFiles = files
 	if stderr != nil {
 		cmd.Stderr = stderr
 	}
+	return child.Start(cmd, nil)
+}
+
+// Command is a launcher that nobody has started. Its environment is empty, and it starts in /. Its
+// capabilities are ambient, so that it keeps them across exec although it has no ids yet.
+func Command(program string) *exec.Cmd {
+	cmd := exec.Command(program)
 	cmd.Dir = "/"
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  Namespaces,
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER},
 	}
-	return child.Start(cmd, nil)
+	return cmd
 }
 
 // Tree lists a process and then its descendants. Processes come and go meanwhile, so use it

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -78,14 +79,23 @@ func configureGDB() error {
 // template holds nothing of them, and user processes need not be frozen while they are renewed. The
 // host stops the whole machine, so they need not be frozen alone either.
 func (b *booter) gvisorMachine() Machine {
-	box := &gvisorBox{dir: gvisorGroup, log: b.log}
+	box := &gvisorBox{dir: gvisorGroup, log: b.log, memory: memory}
+	box.list = func() []int { return pidsIn(filepath.Join(box.dir, "cgroup.procs")) }
 	go box.watch() // for the life of the machine
+	m := b.sandbox(box)
+	m.Cgroup, m.LimitUser = box.join, box.limit
+	return m
+}
+
+// sandbox is the part of a Machine that a sandbox and a container have in common: neither has a
+// kernel or a disk of its own.
+func (b *booter) sandbox(box *gvisorBox) Machine {
 	m := b.common()
 	m.AddEntropy = func([]byte) error { return nil }
 	m.SetClock = func(time.Time) error { return nil }
 	m.FreezeUser = func() error { return nil }
 	m.ThawUser = func() error { return nil }
-	m.TermUser, m.KillUser, m.Cgroup, m.LimitUser = box.terminate, box.kill, box.join, box.limit
+	m.TermUser, m.KillUser = box.terminate, box.kill
 	m.Mount = checkWorkspace
 	m.Unmount = func() error { return os.Chdir("/") } // it stays, and no process is left that uses it
 	m.DropCaches = func() error { unix.Sync(); return nil }

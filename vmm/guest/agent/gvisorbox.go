@@ -24,9 +24,11 @@ import (
 // methods are those of Machine. watch runs for as long as the machine and is the only one that uses
 // fullSince and forkBomb.
 type gvisorBox struct {
-	dir   string
-	log   *slog.Logger
-	kills atomic.Int64 // processes that were killed for want of memory
+	dir    string
+	list   func() []int                               // of the box's processes
+	memory func() (total, available int64, err error) // of the box, in bytes
+	log    *slog.Logger
+	kills  atomic.Int64 // processes that were killed for want of memory
 
 	forkBombs atomic.Int64 // groups of processes that were killed for want of room for others
 	fullSince time.Time    // since when there is no room; zero while there is some
@@ -86,7 +88,7 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 // processes lists the box's processes, without the agent, which is among them while one of its
 // threads forks.
 func (g *gvisorBox) processes() []int {
-	return slices.DeleteFunc(pidsIn(filepath.Join(g.dir, "cgroup.procs")), func(pid int) bool { return pid == os.Getpid() })
+	return slices.DeleteFunc(g.list(), func(pid int) bool { return pid == os.Getpid() })
 }
 
 // signal sends a signal to every process of the box. One that is being forked may be missed.
@@ -121,7 +123,7 @@ func (g *gvisorBox) kill() {
 
 // stats reports what the guest knows of the sandbox. An error leaves out the memory only.
 func (g *gvisorBox) stats() (protocol.GuestStats, error) {
-	total, available, err := memory()
+	total, available, err := g.memory()
 	return protocol.GuestStats{
 		MemoryTotal:     total,
 		MemoryAvailable: available,
@@ -146,7 +148,7 @@ const (
 // memory cannot be read.
 func (g *gvisorBox) watch() {
 	for {
-		total, available, err := memory()
+		total, available, err := g.memory()
 		if err != nil {
 			g.log.Error("memory is not watched", "err", err)
 			return
@@ -187,11 +189,11 @@ const (
 // returns at once if another process takes much of what is left meanwhile.
 func (g *gvisorBox) awaitMemory(victim int) {
 	poll(exitTimeout, func() bool { return syscall.Kill(victim, 0) != nil })
-	total, before, err := memory()
+	total, before, err := g.memory()
 	poll(reclaimTimeout, func() bool {
 		var available int64
 		if err == nil {
-			_, available, err = memory()
+			_, available, err = g.memory()
 		}
 		return err != nil || isReclaimed(total, before, available)
 	})

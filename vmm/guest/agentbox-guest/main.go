@@ -11,13 +11,15 @@ import (
 	"fmt"
 	"os"
 
+	"agentbox/vmm/container/launch"
+	"agentbox/vmm/container/plan"
 	"agentbox/vmm/guest/agent"
 )
 
-// main is one of four programs. Under the name of a server it serves one SSH subsystem on its
+// main is one of six programs. Under the name of a server it serves one SSH subsystem on its
 // standard files, as a process of the user; the agent starts itself for that, since an image may
-// have no such program. As process 1 it is the agent of a virtual machine or, with the argument of
-// vmm/gvisor, of a sandbox; neither returns.
+// have no such program. As process 1 it is the agent of a virtual machine or, with an argument of
+// vmm/gvisor or vmm/container, of a sandbox or a container, or what starts a container; none returns.
 func main() {
 	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport}
 	if serve := servers[os.Args[0]]; serve != nil {
@@ -31,8 +33,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "agentbox-guest is the first process of a guest machine and cannot run elsewhere")
 		os.Exit(2)
 	}
-	if len(os.Args) > 1 && os.Args[1] == agent.GVisorMode {
+	mode := append(os.Args, "", "")[1]
+	switch mode {
+	case agent.GVisorMode:
 		agent.MainGVisor()
+	case plan.Mode:
+		launch.Main()
+	case plan.AgentMode:
+		agent.MainContainer(append(os.Args, "")[2])
 	}
 	agent.Main()
 }

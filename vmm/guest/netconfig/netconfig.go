@@ -121,3 +121,18 @@ func routeMessage(gateway [4]byte) []byte {
 	m = native.AppendUint16(m, unix.RTA_GATEWAY)
 	return append(m, gateway[:]...)
 }
+
+// AddressMessage does what `ip link set address` does, for the interface of an index.
+func AddressMessage(index int, mac net.HardwareAddr) []byte {
+	const length = unix.SizeofNlMsghdr + unix.SizeofIfInfomsg + 12
+	native := binary.NativeEndian
+	m := native.AppendUint32(nil, length)
+	m = native.AppendUint16(m, unix.RTM_SETLINK)
+	m = native.AppendUint16(m, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	m = append(m, make([]byte, 8+4)...) // sequence and port; family and type
+	m = native.AppendUint32(m, uint32(index))
+	m = append(m, make([]byte, 8)...) // flags
+	m = native.AppendUint16(m, 4+6)
+	m = native.AppendUint16(m, unix.IFLA_ADDRESS)
+	return append(append(m, mac[:6]...), 0, 0)
+}

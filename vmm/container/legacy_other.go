@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package container
+
+var legacy []uint32
