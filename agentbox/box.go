@@ -67,6 +67,8 @@ const (
 	MicroVM Isolation = "microvm"
 	GVisor  Isolation = "gvisor"
 	Lima    Isolation = "lima"
+	// Container shares the host's kernel. It is weaker than all others, and Auto never becomes it.
+	Container Isolation = "container"
 )
 
 // Lifetime says what a workspace belongs to, and thus when it is removed. It decides which box "up"

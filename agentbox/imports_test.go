@@ -31,6 +31,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/team", "agentbox/agentbox/host", nil, "a team shares results without knowing boxes"},
 	{"agentbox/agentbox/host", "agentbox/vmm/qemu", nil, "package host knows only vmm.Driver, so that a new driver needs no change above it"},
 	{"agentbox/agentbox/host", "agentbox/vmm/gvisor/...", nil, "package host knows only vmm.Driver"},
+	{"agentbox/agentbox/host/...", "agentbox/vmm/container/...", nil, "packages below host know only vmm.Driver"},
 	{"agentbox/agentbox/host/...", "agentbox/agentbox/host", nil, "packages below host are built and tested without it: each declares what it needs as its own interface"},
 	{"agentbox/agentbox/host/...", "agentbox/agentbox/daemon", nil, "packages below host do not know the daemon that composes them"},
 	{"agentbox/agentbox/host/...", "agentbox/agentbox/team", nil, "packages below host declare what they need from a team as small interfaces"},

@@ -15,8 +15,9 @@ import (
 	"agentbox/vmm"
 )
 
-// Kinds are the kinds of isolation that auto chooses from, the strongest first.
-var Kinds = []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}
+// Kinds are the kinds of isolation that have drivers, the strongest first. Auto never chooses the
+// last.
+var Kinds = []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor, agentbox.Container}
 
 // Env is the variable in the caller's environment that defines what auto means on this machine.
 const Env = "AGENTBOX_ISOLATION"
@@ -155,7 +156,7 @@ func Check(box agentbox.Box, flag agentbox.Isolation) error {
 		return nil
 	}
 	if !slices.Contains(Kinds, flag) {
-		return agentbox.Errorf(agentbox.Invalid, "--isolation: %q is not a kind of isolation", flag).WithHint("use auto, microvm or gvisor")
+		return agentbox.Errorf(agentbox.Invalid, "--isolation: %q is not a kind of isolation", flag).WithHint("use auto, microvm, gvisor or container")
 	}
 	return agentbox.Errorf(agentbox.Conflict, "box %s is %s, and a box keeps its kind of isolation", box.Name, box.Isolation).
 		WithHint("make another box: agentbox pull %s keeps its work, then agentbox rm %s and agentbox up --isolation %s", box.Name, box.Name, flag)

@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
+	"agentbox/vmm/container"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/gvisor"
 	"agentbox/vmm/gvisor/runsc"
@@ -39,8 +40,10 @@ func (k *Kernels) Open(kind agentbox.Isolation) (vmm.Driver, error) {
 		}), nil
 	case agentbox.GVisor:
 		return gvisor.New(gvisor.Config{StateDir: h.State(), Agent: runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}, Log: log}), nil
+	case agentbox.Container:
+		return container.New(container.Config{StateDir: h.State(), Digest: guest.AgentDigest, Agent: guest.Agent, Log: log}), nil
 	case agentbox.Lima:
-		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("use auto, microvm or gvisor")
+		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("use auto, microvm, gvisor or container")
 	}
-	return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind of isolation", kind).WithHint("use auto, microvm or gvisor")
+	return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind of isolation", kind).WithHint("use auto, microvm, gvisor or container")
 }
