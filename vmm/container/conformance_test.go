@@ -44,34 +44,33 @@ func realDriver(t *testing.T) *container.Driver {
 	if testing.Short() {
 		t.Skip("starts real machines")
 	}
-	d := container.New(container.Config{StateDir: t.TempDir(), Digest: guest.AgentDigest, Agent: guest.Agent})
+	state := t.TempDir()
+	d := container.New(container.Config{StateDir: state, Digest: guest.AgentDigest, Agent: guest.Agent})
 	if _, err := d.Probe(t.Context(), false); agentbox.CodeOf(err) == agentbox.Missing {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // unpacked images belong to ids of the box
+		if err := d.Reclaim(context.Background(), state); err != nil {
+			t.Error(err)
+		}
+	})
 	return d
 }
 
-// probeImage is a root file system with one program: what the agent runs itself needs none.
+// probeImage is a root file system with two programs: what the agent runs itself needs none.
 func probeImage(t *testing.T) string {
-	probe := filepath.Join(t.TempDir(), "probe")
-	build := exec.Command("go", "build", "-o", probe, "../guest/testdata/probe")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build probe: %v\n%s", err, out)
-	}
-	program, err := os.ReadFile(probe)
-	if err != nil {
-		t.Fatal(err)
-	}
 	f, err := os.Create(filepath.Join(t.TempDir(), "image.erofs"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	tree := rootfs.New(rootfs.DefaultLimits, time.Unix(0, 0))
-	err = tree.Put("probe", &rootfs.Inode{Mode: 0o100755, Size: int64(len(program)), Content: rootfs.Bytes(program)})
+	for name, source := range map[string]string{"probe": "../guest/testdata/probe", "attack": "./testdata/attack"} {
+		program := build(t, source)
+		err = errors.Join(err, tree.Put(name, &rootfs.Inode{Mode: 0o100755, Size: int64(len(program)), Content: rootfs.Bytes(program)}))
+	}
 	for _, dir := range []string{"etc", "root", "tmp"} {
 		err = errors.Join(err, tree.Put(dir, &rootfs.Inode{Mode: 0o40755}))
 	}
@@ -79,6 +78,22 @@ func probeImage(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return f.Name()
+}
+
+// build builds a static program.
+func build(t *testing.T, source string) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "program")
+	build := exec.Command("go", "build", "-o", file, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", source, err, out)
+	}
+	program, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // agentGuest is a guest whose image holds the probe.
@@ -100,13 +115,17 @@ func (g *agentGuest) PowerOff(context.Context) error {
 
 // probe runs the image's program and gives what it says.
 func (g *agentGuest) probe(user string, args ...string) (string, error) {
+	return g.run(user, append([]string{"/probe"}, args...)...)
+}
+
+func (g *agentGuest) run(user string, argv ...string) (string, error) {
 	ch, requests, err := g.SSH().OpenChannel("session", nil)
 	if err != nil {
 		return "", err
 	}
 	defer ch.Close()
 	go ssh.DiscardRequests(requests)
-	payload, err := json.Marshal(protocol.ArgvRequest{Argv: append([]string{"/probe"}, args...), User: user})
+	payload, err := json.Marshal(protocol.ArgvRequest{Argv: argv, User: user})
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"agentbox/vmm"
 	"agentbox/vmm/child"
@@ -38,6 +39,15 @@ func (d *Driver) remove(ctx context.Context, dir string) error {
 		return err
 	}
 	return d.errand(ctx, plan.Plan{Remove: dir}, nil)
+}
+
+// dropRuntime removes the runtime layer of a machine that has ended, if its caller could not: files in
+// it belong to ids of the box.
+func (d *Driver) dropRuntime(spec vmm.Spec) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return d.remove(context.Background(), filepath.Join(spec.Dir, machineDir))
 }
 
 // errand has a launcher do something as root of a namespace with a machine's ids. tar is for

@@ -97,6 +97,9 @@ func (m *machine) watch() {
 			m.driver.config.Log.Warn("workspace", "of", m.spec.Name, "err", err)
 		}
 	}
+	if err := m.driver.dropRuntime(m.spec); err != nil {
+		m.driver.config.Log.Warn("runtime layer", "of", m.spec.Name, "err", err)
+	}
 	m.Finish(m.reason)
 }
 

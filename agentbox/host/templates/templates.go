@@ -201,14 +201,19 @@ func (t *Templates) checkRestorable(ctx context.Context, driver vmm.Driver, m Ma
 // CheckSavable fails if a machine that is to be saved could not be restored. what says what was to
 // be done to its box.
 func (t *Templates) CheckSavable(ctx context.Context, m Machine, key, what string) error {
+	driver, err := t.Driver(m.Isolation)
+	if err != nil {
+		return err
+	}
+	if _, ok := driver.(vmm.Snapshotter); !ok {
+		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: what runs in a %s cannot be saved", m.Box, what, m.Isolation).
+			WithHint("agentbox snapshot create %s keeps its work", m.Box)
+	}
 	if key == "" {
 		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: it was booted, not restored from a template", m.Box, what).
 			WithHint("agentbox reset %s starts it from one, and keeps only the workspace", m.Box)
 	}
-	driver, err := t.Driver(m.Isolation)
-	if err == nil {
-		err = t.checkRestorable(ctx, driver, m, key)
-	}
+	err = t.checkRestorable(ctx, driver, m, key)
 	if agentbox.CodeOf(err) != agentbox.Conflict {
 		return err
 	}

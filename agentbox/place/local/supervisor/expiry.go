@@ -6,6 +6,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/vmm"
 )
 
 // repauseEvery is how long to wait before the next try to pause a box whose lease has ended.
@@ -41,7 +42,8 @@ func (s *Supervisor) isStarted() bool {
 
 // atLeaseEnd pauses the box and tells whether its machine is to end. A box that cannot be paused,
 // for want of disk space say, goes on for as long as its lease was, and is tried again meanwhile.
-// Then it is stopped, with the workspace in good order: no machine runs for ever with nobody.
+// Then it is stopped, with the workspace in good order: no machine runs for ever with nobody. One of
+// a kind that cannot be saved is stopped at once.
 // Somebody who enters meanwhile keeps the box from being paused, even while it is being saved.
 func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	s.op.Lock()
@@ -69,7 +71,7 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 		return false
 	}
 	s.log.Warn("cannot pause a box whose lease has ended", "error", err)
-	if -left < term {
+	if _, savable := s.driver.(vmm.Snapshotter); savable && -left < term {
 		s.pauseErr.Store(&why)
 		s.lease.retry(min(repauseEvery, max(term+left, time.Millisecond)))
 		return false
