@@ -29,9 +29,11 @@ type Driver struct {
 	hostdir.Workspaces
 	config Config
 
-	mu    sync.Mutex // guards the next two, and is held while they are found out
-	agent string     // the directory of the guest agent's program, once it is known to be there
-	tried *trial     // of Probe
+	putting sync.Mutex // guards agent, and is held while the program is written
+	agent   string     // the directory of the guest agent's program, once it is known to be there
+
+	trying sync.Mutex // guards tried, and is held while Probe finds out
+	tried  *trial
 }
 
 var (
@@ -55,8 +57,8 @@ func (d *Driver) path(names ...string) string {
 // agentDirectory returns the directory with the guest agent's program, which it writes if it is
 // missing. Programs of other versions stay while machines may run them.
 func (d *Driver) agentDirectory() (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.putting.Lock()
+	defer d.putting.Unlock()
 	if d.agent != "" {
 		return d.agent, nil
 	}

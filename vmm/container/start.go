@@ -47,6 +47,7 @@ type start struct {
 	*Driver
 	spec  vmm.Spec
 	rings bool        // the box may use io_uring
+	trial bool        // of Probe: the image is an empty directory
 	ids   userns.Maps // of the box
 	plan  plan.Plan
 	files []*os.File // detached mounts for the plan, in its order; none unless we are root
@@ -111,7 +112,7 @@ func (s *start) describe(ctx context.Context) error {
 	}
 	s.plan = plan.Plan{
 		Agent: agent, Runtime: dir, Workspace: s.spec.Workspace, CPUs: s.spec.PickCPUs(), Shared: s.spec.Memory / 2, Filter: filter,
-		Given: os.Geteuid() == 0,
+		Given: os.Geteuid() == 0, Try: s.trial,
 	}
 	if s.plan.Workspace == "" {
 		s.plan.Workspace = filepath.Join(dir, emptyDir)
@@ -119,7 +120,9 @@ func (s *start) describe(ctx context.Context) error {
 	if s.plan.Given {
 		return nil
 	}
-	s.plan.Image, err = s.unpacked(ctx, s.spec.Image)
+	if s.plan.Image = s.spec.Image; !s.trial {
+		s.plan.Image, err = s.unpacked(ctx, s.spec.Image)
+	}
 	return err
 }
 
@@ -134,7 +137,11 @@ func (s *start) mounts(ctx context.Context, pid int) error {
 			return err
 		}
 	}
-	image, err := mountImage(s.spec.Image)
+	mountRoot := mountImage
+	if s.trial {
+		mountRoot = tree
+	}
+	image, err := mountRoot(s.spec.Image)
 	if err != nil {
 		return err
 	}

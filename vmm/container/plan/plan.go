@@ -37,6 +37,7 @@ type Plan struct {
 	Shared int64  `json:"shared"`         // bytes that each file system in memory may have
 	Watch  int64  `json:"watch"`          // bytes of memory that the agent holds the box to; 0 if the host's kernel does
 	Cgroup bool   `json:"cgroup"`         // the launcher is in a control group of its own, which the box may read
+	Try    bool   `json:"try,omitempty"`  // only find out whether a container could start: end when the agent would
 	Filter []byte `json:"filter"`         // the filter of system calls, as the kernel takes it: struct sock_filter
 
 	// If one of these is set, the launcher does only that and answers Started. Adopt gives everything

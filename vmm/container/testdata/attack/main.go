@@ -402,7 +402,7 @@ func hostGroups() error {
 	if _, err := os.Stat(dir + "/cgroup.type"); err == nil {
 		return errors.New("the root of what it sees is its own group")
 	}
-	return nil // only the host's root group has none
+	return write(dir + "/cgroup.procs")() // only the host's root group has none
 }
 
 // releaseAgent mounts groups of version 1, where the host has them, and would change what is there.
