@@ -21,7 +21,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 
 # The tests of which -short leaves something out: what make slow runs, and what make nightly does. agentbox/e2e compares them with
 # those that there are (TestEachTestBelongsToOnePart).
-GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller
+GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
 
 .PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
@@ -114,7 +114,7 @@ e2e-quick e2e-slow e2e-nightly: build build/longest # its parts
 	export AGENTBOX_E2E_PART=$(@:e2e-%=%) && $(TEST) -count=1 -timeout 600m ./agentbox/e2e
 
 machines: embedded build/longest ## what must hold in machines of each kind: the suite, faults, attacks
-	$(TEST) -count=1 $(BESIDE) -timeout 120m -run '^($(GUARDED))$$' ./vmm/guest ./vmm/gvisor ./vmm/qemu
+	$(TEST) -count=1 $(BESIDE) -timeout 120m -run '^($(GUARDED))$$' ./vmm/guest ./vmm/container ./vmm/gvisor ./vmm/qemu
 
 sweeps: embedded build/longest # each fault at each step, and what else takes minutes
 	export AGENTBOX_LARGE=1 && $(TEST) -count=1 -timeout 120m -run '^($(SWEEPS))$$' ./agentbox/environment ./cachestore/... ./mesh/gossip ./vmm/image

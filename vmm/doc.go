@@ -2,8 +2,8 @@
 // user-space kernel. It knows nothing of repositories, leases or network policies, nor of what a
 // driver keeps on disk.
 //
-// A Driver starts machines of one kind. agentbox/place/local/drivers opens the two that exist, vmm/qemu and
-// vmm/gvisor; agentbox/host and agentbox/place/local/supervisor use them through this package alone. A Machine
+// A Driver starts machines of one kind. agentbox/place/local/drivers opens those that exist, vmm/qemu,
+// vmm/gvisor and vmm/container; agentbox/host and agentbox/place/local/supervisor use them through this package alone. A Machine
 // is one running guest: a byte stream to its agent (spoken by vmm/guest), a Link for its network
 // (ended by vmm/netstack) and its processes. What only some drivers can do is a small interface of
 // its own, found by a type assertion.
