@@ -29,7 +29,7 @@ func TestWaysOutAreClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Kill()
-	real, err := guesttest.Connect(t.Context(), m)
+	real, err := guesttest.Greet(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func build(t *testing.T, source string) []byte {
 type agentGuest struct{ *guesttest.Guest }
 
 func connect(ctx context.Context, m vmm.Machine) (vmmtest.Guest, error) {
-	g, err := guesttest.Connect(ctx, m)
+	g, err := guesttest.Greet(ctx, m)
 	if err != nil {
 		return nil, err
 	}
