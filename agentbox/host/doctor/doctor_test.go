@@ -78,9 +78,9 @@ func TestKindFailsOnlyIfNoneWorks(t *testing.T) {
 		micro, gvisor probed
 		want          string
 	}{
-		{noQEMU, soft, "isolation ok, microvm ok, gvisor ok"},
-		{kvm, noUsers, "isolation ok, microvm ok, gvisor ok"},
-		{noQEMU, noUsers, "isolation FAIL, microvm FAIL, gvisor FAIL"},
+		{noQEMU, soft, "isolation ok, microvm ok, gvisor ok, container ok"},
+		{kvm, noUsers, "isolation ok, microvm ok, gvisor ok, container ok"},
+		{noQEMU, noUsers, "isolation FAIL, microvm FAIL, gvisor FAIL, container ok"},
 	} {
 		var d diagnosis
 		Doctor{Chooser: hostWith(c.micro, c.gvisor)}.checkKinds(t.Context(), api.DoctorRequest{}, &d)

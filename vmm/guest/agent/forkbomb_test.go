@@ -5,6 +5,7 @@ package agent
 import (
 	"io"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -46,9 +47,11 @@ func TestForkBombOf(t *testing.T) {
 
 func TestForkBombDelay(t *testing.T) {
 	box := func(current, most int) *gvisorBox {
-		return &gvisorBox{log: slog.New(slog.NewTextHandler(io.Discard, nil)), dir: writeTree(t, map[string]string{
+		g := &gvisorBox{log: slog.New(slog.NewTextHandler(io.Discard, nil)), dir: writeTree(t, map[string]string{
 			"pids.current": strconv.Itoa(current) + "\n", "pids.max": strconv.Itoa(most) + "\n", "cgroup.procs": "",
 		})}
+		g.list = func() []int { return pidsIn(filepath.Join(g.dir, "cgroup.procs")) }
+		return g
 	}
 	now := time.Now()
 	for _, c := range []struct {
