@@ -50,8 +50,8 @@ type Config struct {
 	Derived   map[string]string // like Env; values may have ${containerEnv:NAME}, which Environment replaces
 	Artifacts []string          // globs, relative to Root; ** crosses directories
 	Limits    Limits
-	Policy    string // a preset, or a file relative to Root; a request only, until somebody approves it (host/consent)
-	Bench     Bench
+	Policy    string              // a preset, or a file relative to Root; a request only, until somebody approves it (host/consent)
+	Bench     []toolchain.Command // what `agentbox bench` measures, in the order of the file
 
 	features added
 }
@@ -82,13 +82,6 @@ type Limits struct {
 	Connections int           // network connections open at once
 	Bytes       int64         // in and out over the network, during one life of the machine
 	Cost        float64       // in the currency of the rate table
-}
-
-// Bench holds the commands that `agentbox bench` runs; "" for none.
-type Bench struct {
-	Setup string
-	Build string
-	Test  string
 }
 
 // Suite returns the release of an apt: image and "" for any other image. Tools can be added only

@@ -64,7 +64,7 @@ policy: .agentbox/policy.yaml
 bench:
   setup: make deps
   build: make build
-  test: make test
+  browser: make test
 `
 
 func TestEveryKey(t *testing.T) {
@@ -85,7 +85,7 @@ func TestEveryKey(t *testing.T) {
 			{Name: "api", Run: "true", Env: map[string]string{}}},
 		Ports: []agentbox.ConfiguredPort{{Box: 3000, Host: 3000}, {Box: 80, Host: 8080}}, Env: map[string]string{"CI": "1", "ON": "true", "EMPTY": "", "F": "0.10"},
 		Artifacts: []string{"test-results/**"}, Limits: Limits{2 * time.Hour, 15 * time.Minute, time.Hour, 20, 1 << 30, 0.10}, Policy: ".agentbox/policy.yaml",
-		Bench: Bench{"make deps", "make build", "make test"},
+		Bench: []toolchain.Command{{Name: "setup", Run: "make deps"}, {Name: "build", Run: "make build"}, {Name: "browser", Run: "make test"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -119,12 +120,16 @@ func (d *decoder) limits(n *yaml.Node) {
 	})
 }
 
-// bench reads the commands that `agentbox bench` times.
+// bench reads the commands that `agentbox bench` measures. Their names are the repository's choice,
+// and become parts of the names of scenarios.
 func (d *decoder) bench(n *yaml.Node) {
-	b := &d.cfg.Bench
-	d.section(n, []key{
-		{"setup", func(d *decoder, n *yaml.Node) { set(d, n, &b.Setup, nonEmpty) }},
-		{"build", func(d *decoder, n *yaml.Node) { set(d, n, &b.Build, nonEmpty) }},
-		{"test", func(d *decoder, n *yaml.Node) { set(d, n, &b.Test, nonEmpty) }},
+	d.Pairs(n, func(k, v *yaml.Node) {
+		if !serviceName().MatchString(k.Value) {
+			d.Fail(k, "%q is not a name for a command: use letters, digits, - and _", agentbox.Clip(k.Value))
+			return
+		}
+		c := toolchain.Command{Name: k.Value}
+		d.Within(c.Name, func() { set(d, v, &c.Run, nonEmpty) })
+		d.cfg.Bench = append(d.cfg.Bench, c)
 	})
 }
