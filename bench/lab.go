@@ -30,6 +30,7 @@ type Lab struct {
 	// later benchmark finds what a killed one left.
 	lock   *os.File
 	binary string
+	kind   agentbox.Isolation // of the boxes; "" for the kind that a new box gets
 	// User is the user's own home, the source of images, kernels and templates.
 	User home.Home
 	// Flags are the flags of up that describe the machine. They are the same for every box, so
@@ -74,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{
-		Dir: dir, User: cfg.Home, Say: cfg.Progress, binary: filepath.Join(dir, binaryName),
+		Dir: dir, User: cfg.Home, Say: cfg.Progress, kind: cfg.Isolation, binary: filepath.Join(dir, binaryName),
 		Flags: []string{"--cpus", "2", "--memory", "1GiB"},
 	}
 	if cfg.Isolation != "" {
@@ -161,7 +162,7 @@ func (l *Lab) Close(ctx context.Context) error {
 	for _, name := range []string{plainHome, pooledHome} {
 		errs = append(errs, l.InstallationOf(name, 0).Close(ctx))
 	}
-	errs = append(errs, l.killLeftovers(ctx), os.RemoveAll(l.Dir))
+	errs = append(errs, l.killLeftovers(ctx), removeTree(l.Dir))
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())
 	}

@@ -60,6 +60,9 @@ type Result struct {
 	Samples  []float64 `json:"samples"` // in the order they were taken
 	Baseline *Baseline `json:"baseline,omitempty"`
 	Ratio    float64   `json:"ratio,omitempty"` // P50 over the baseline's
+	// Interval has the ratio with a confidence of 95%; nil for fewer than minInterval samples.
+	Interval *[2]float64 `json:"interval,omitempty"`
+	Reasons  []string    `json:"reasons,omitempty"` // of failures, each once
 
 	Comparisons []Comparison `json:"comparisons,omitempty"` // further comparisons
 }

@@ -22,6 +22,7 @@ type Run struct {
 	Home      home.Home
 	Binary    string // the agentbox to measure
 	Progress  agentbox.Progress
+	Budget    time.Duration // of Runner
 
 	Report Report
 }
@@ -49,7 +50,7 @@ func (r *Run) Measure(ctx context.Context, all []Scenario) error {
 	if err != nil {
 		return err
 	}
-	results, err := Runner{Runs: r.Runs, Progress: r.Progress}.Run(ctx, scenarios)
+	results, err := Runner{Runs: r.Runs, Progress: r.Progress, Budget: r.Budget}.Run(ctx, scenarios)
 	r.Report.Scenarios = append(r.Report.Scenarios, results...)
 	return err
 }

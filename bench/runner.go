@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -16,6 +17,9 @@ import (
 type Runner struct {
 	Runs     int // samples of each scenario
 	Progress agentbox.Progress
+	// Budget is the time for all scenarios; 0 for any. Each group gets an equal part of what is left,
+	// and ends early once it has one sample of each of its scenarios.
+	Budget time.Duration
 }
 
 // teardownTime bounds the cleanup of a scenario after its last sample, also after an interrupt.
@@ -25,8 +29,13 @@ const teardownTime = 2 * time.Minute
 // a result too, with all its samples at the ceiling. The only error is that of ctx.
 func (r Runner) Run(ctx context.Context, scenarios []Scenario) ([]Result, error) {
 	var out []Result
-	for _, group := range groups(scenarios) {
-		results, err := r.group(ctx, group)
+	all, begun := groups(scenarios), time.Now()
+	for i, group := range all {
+		var until time.Time
+		if r.Budget > 0 {
+			until = time.Now().Add(max(0, r.Budget-time.Since(begun)) / time.Duration(len(all)-i))
+		}
+		results, err := r.group(ctx, group, until)
 		if err != nil {
 			return nil, err
 		}
@@ -41,6 +50,7 @@ type scenarioRun struct {
 	broken  error // why Setup failed: no sample can succeed
 	samples []float64
 	failed  int
+	reasons []string // of failures, each once
 	// took is the time of all samples, including what each does around the measured part.
 	took time.Duration
 }
@@ -55,8 +65,8 @@ func (t *scenarioRun) label() string {
 
 // group measures a few scenarios in alternating runs, so that other load on the machine affects all
 // of them alike. A Setup that fails makes every sample of its scenario a failure, and does not
-// affect the others.
-func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, err error) {
+// affect the others. No round begins after until, but for the first.
+func (r Runner) group(ctx context.Context, group []Scenario, until time.Time) (results []Result, err error) {
 	var tracks []*scenarioRun
 	defer func() {
 		for _, t := range tracks {
@@ -70,12 +80,13 @@ func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, 
 			t.broken = s.Setup(ctx)
 		}
 	}
+	begun := time.Now()
 	for run := range r.Runs {
-		for _, t := range tracks {
-			r.sample(ctx, t, run)
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
+		if run > 0 && !until.IsZero() && time.Now().Add(time.Since(begun)/time.Duration(run)).After(until) {
+			break
+		}
+		if err := r.round(ctx, tracks, run, begun); err != nil {
+			return nil, err
 		}
 	}
 	for _, t := range tracks {
@@ -85,11 +96,34 @@ func (r Runner) group(ctx context.Context, group []Scenario) (results []Result, 
 	return results, nil
 }
 
+// round takes one sample of each scenario that is to have another.
+func (r Runner) round(ctx context.Context, tracks []*scenarioRun, run int, begun time.Time) error {
+	for _, t := range tracks {
+		if t.Most > 0 && run >= t.Most {
+			continue
+		}
+		r.sample(ctx, t, run, begun)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// left estimates, for people, the time until the end of a group from that of its first rounds.
+func (r Runner) left(run int, begun time.Time) string {
+	if run == 0 {
+		return ""
+	}
+	each := time.Since(begun) / time.Duration(run)
+	return ", " + (each * time.Duration(r.Runs-run)).Round(time.Second).String() + " left"
+}
+
 // sample takes one sample. A failed sample counts as the scenario's ceiling, so that failures make
 // a result worse, never better. Samples that an interrupt cut short are dropped with the rest of
 // the run.
-func (r Runner) sample(ctx context.Context, t *scenarioRun, run int) {
-	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d", run+1, r.Runs), Done: int64(run), Total: int64(r.Runs)})
+func (r Runner) sample(ctx context.Context, t *scenarioRun, run int, begun time.Time) {
+	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d%s", run+1, r.Runs, r.left(run, begun)), Done: int64(run), Total: int64(r.Runs)})
 	start := time.Now()
 	value, err := t.Ceiling, t.broken
 	if err == nil {
@@ -102,17 +136,30 @@ func (r Runner) sample(ctx context.Context, t *scenarioRun, run int) {
 	if err != nil {
 		value = t.Ceiling
 		t.failed++
+		t.because(err)
 		r.Progress.Note(fmt.Sprintf("%s, run %d of %d failed: %v", t.label(), run+1, r.Runs, err))
 	}
 	// Three digits: microseconds. More would be noise.
 	t.samples = append(t.samples, math.Round(value*1000)/1000)
 }
 
+// maxReason bounds what of an error is kept, in bytes: a command may have written anything.
+const maxReason = 300
+
+// because keeps the reason of a failure.
+func (t *scenarioRun) because(err error) {
+	text := err.Error()
+	why := agentbox.Printable(strings.ToValidUTF8(text[:min(len(text), maxReason)], ""))
+	if !slices.Contains(t.reasons, why) {
+		t.reasons = append(t.reasons, why)
+	}
+}
+
 // result sums up the samples and compares them with the results before it in the group. A baseline
 // is always in the same group and comes first (groups).
 func (t *scenarioRun) result(before []Result) Result {
 	out := Result{
-		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples,
+		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples, Reasons: t.reasons,
 	}
 	for _, b := range before {
 		// If the median is a failure, a ratio would compare a ceiling.
@@ -122,6 +169,7 @@ func (t *scenarioRun) result(before []Result) Result {
 		if b.Name == t.Baseline {
 			out.Baseline = &Baseline{Name: b.Name, P50: b.P50}
 			out.Ratio = ratio(out.P50, b.P50)
+			out.Interval = ratioInterval(out.Samples, b.Samples)
 		}
 		if slices.Contains(t.Also, Ref{b.Name, agentbox.Isolation(b.Isolation)}) {
 			out.Comparisons = append(out.Comparisons, Comparison{Baseline{b.Name, b.P50}, b.Isolation, ratio(out.P50, b.P50)})

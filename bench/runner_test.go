@@ -176,3 +176,22 @@ func TestSelect(t *testing.T) {
 		t.Errorf("the hint does not say what there is: %v", err)
 	}
 }
+
+// All of a group take turns, but for those with fewer samples. A budget that is used up leaves one
+// sample of each.
+func TestRunnerGroupsAndBudget(t *testing.T) {
+	var j journal
+	a, b, c := j.scenario("a", "", 1), j.scenario("b", "", 1), j.scenario("c", "", 1)
+	a.Group, c.Group, a.Most = "g", "g", 1
+	if _, err := (Runner{Runs: 2}).Run(t.Context(), []Scenario{a, b, c}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"setup a", "setup c", "a", "c", "c", "teardown a", "teardown c", "setup b", "b", "b", "teardown b"}
+	if !slices.Equal(j.lines, want) {
+		t.Errorf("order:\n got %q\nwant %q", j.lines, want)
+	}
+	results, err := Runner{Runs: 100, Budget: 1}.Run(t.Context(), []Scenario{b, c})
+	if err != nil || results[0].N != 1 || results[1].N != 1 {
+		t.Errorf("%+v, %v", results, err)
+	}
+}

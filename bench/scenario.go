@@ -24,6 +24,10 @@ type Scenario struct {
 	// alternating runs.
 	Baseline string
 	Also     []Ref // further scenarios for comparison, in the same group and before this one
+	// Group is what the scenario alternates with beside its baseline: all with the same Group, which
+	// is not "". A baseline of such a scenario must have the same Group and come before it.
+	Group string
+	Most  int // the most samples to take; 0 for as many as of the others
 
 	// Setup runs once before the first sample, and Teardown once after the last, even if Setup
 	// failed. Either may be nil.
@@ -97,18 +101,25 @@ func names(all []Scenario) string {
 	return strings.Join(out, ", ")
 }
 
-// groups puts each scenario together with its baseline, if that is selected too. A baseline comes
-// before the scenarios that are compared with it. Otherwise the order stays the same.
+// groups puts each scenario together with its Group, or with its baseline if that is selected too. A
+// baseline comes before the scenarios that are compared with it. Otherwise the order stays the same.
 func groups(all []Scenario) [][]Scenario {
 	var out [][]Scenario
 	at := map[string]int{}
 	for _, s := range all {
-		i, ok := at[s.Baseline]
-		if !ok || s.Baseline == "" {
+		with := s.Baseline
+		if s.Group != "" {
+			with = "group " + s.Group
+		}
+		i, ok := at[with]
+		if !ok || with == "" {
 			i = len(out)
 			out = append(out, nil)
 		}
 		at[s.Name] = i
+		if s.Group != "" {
+			at[with] = i
+		}
 		out[i] = append(out[i], s)
 	}
 	return out

@@ -29,8 +29,16 @@ func (r Report) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for _, s := range r.Scenarios {
+		for _, why := range s.Reasons {
+			fmt.Fprintf(w, "failed: %s: %s\n", strings.TrimSpace(s.Name+" "+isolation(s)), why)
+		}
+	}
 	for _, m := range r.Missing {
 		fmt.Fprintf(w, "not measured: %s: %s\n", m.Name, m.Why)
+	}
+	for _, line := range r.Verdicts() {
+		fmt.Fprintln(w, line)
 	}
 	return nil
 }
@@ -50,6 +58,9 @@ func comparison(s Result) string {
 		return ""
 	}
 	text := fmt.Sprintf("%.3f of %s", s.Ratio, s.Baseline.Name)
+	if s.Interval != nil {
+		text += fmt.Sprintf(" (%.2f to %.2f)", s.Interval[0], s.Interval[1])
+	}
 	for _, c := range s.Comparisons {
 		text += strings.TrimRight(fmt.Sprintf(", %.3f of %s %s", c.Ratio, c.Name, c.Isolation), " ")
 	}

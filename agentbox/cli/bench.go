@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v3"
 
-	"agentbox/agentbox"
 	"agentbox/bench"
 )
 
@@ -19,16 +19,33 @@ func (a *app) benchCommand() *cli.Command {
 	for _, v := range benchVerbs {
 		commands = append(commands, a.benchVerb(v))
 	}
-	return &cli.Command{
-		Name: "bench", Category: catHost, Usage: "measure agentbox on this machine",
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			if name := cmd.Args().First(); name != "" {
-				return agentbox.Errorf(agentbox.Invalid, "there is no benchmark %q", name).WithHint("agentbox bench --help lists the benchmarks")
-			}
-			return cli.ShowSubcommandHelp(cmd)
-		},
-		Commands: commands,
+	var o bench.ProjectOptions
+	cmd := a.benchVerb(bench.Verb{
+		Name: "bench", Usage: "measure a repository's own commands, in boxes and on this machine", ArgsUsage: "[REPO]", Runs: 20,
+		Description: `Runs what bench: in agentbox.yaml names, or else what the files of REPO suggest, in a new box of each kind that works here, first with cold
+and then with warm caches, and measures how long it takes to enter such a box. Everything happens in temporary homes, which get what is
+approved for the repository. With --native the same commands also run directly on this machine, in turns with the boxes: with your
+rights and outside of any box, in a copy of the repository. Let nothing else run meanwhile.`,
+		Measure: func(ctx context.Context, r *bench.Run) error { return benchProject(ctx, r, o) },
+	})
+	cmd.Category, cmd.Commands = catHost, commands
+	cmd.Flags = append(cmd.Flags,
+		&cli.BoolFlag{Name: "native", Usage: "also run the commands on this machine itself, outside of any box", Destination: &o.Native},
+		&cli.BoolFlag{Name: "quick", Usage: "take fewer samples, within 5 minutes if the commands allow it", Destination: &o.Quick},
+		&cli.StringFlag{Name: "concurrency", Value: "1", Usage: "also let `N` agents work at once, each in a box: 1,2,4", Destination: &o.Concurrency})
+	return cmd
+}
+
+// benchProject measures the repository of the argument, or of the current directory.
+func benchProject(ctx context.Context, r *bench.Run, o bench.ProjectOptions) error {
+	dir, err := currentDir()
+	if err == nil && r.Argument != "" {
+		dir, err = filepath.Abs(r.Argument)
 	}
+	if err != nil {
+		return err
+	}
+	return r.MeasureProject(ctx, dir, o)
 }
 
 // benchVerbs are the benchmarks that users run.

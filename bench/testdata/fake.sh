@@ -12,10 +12,14 @@ set_state() { mkdir -p "$boxes" "$AGENTBOX_HOME/run" && echo "$2" | tr -d '\n' >
 [ "$1" = "$TROUBLE" ] && fail "$1 does not work today"
 [ "-$1" = "$TROUBLE" ] && exec sleep 60
 case $1 in
+policy) printf '{"digest":"%s","plan":%s}' "${FAKE_DIGEST:-d1}" "${FAKE_PLAN:-null}" ;;
 up | fork) set_state "$3" running ;;
 pause) set_state "$2" paused ;;
 resume | reset) set_state "$2" running ;;
-exec) [ -f "$boxes/$2" ] || fail "no box $2" ;;
+exec)
+	[ -f "$boxes/$2" ] || fail "no box $2"
+	[ "$6" != false ] || fail "it says no"
+	;;
 show) box "$3" ;;
 ls)
 	comma=

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// ProjectOptions are the choices of `agentbox bench REPO`.
+type ProjectOptions struct {
+	Native      bool   // run the commands on the machine itself, too
+	Quick       bool   // end after quickTime
+	Concurrency string // how many agents work at once: numbers separated by commas
+}
+
+const (
+	// quickTime leaves a minute for the first boxes, which are not cut short.
+	quickTime = 4 * time.Minute
+	mostBoxes = 64
+)
+
+// MeasureProject measures the repository of a directory.
+func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) error {
+	crowds, err := parseCrowds(o.Concurrency)
+	if err != nil {
+		return err
+	}
+	p, err := r.OpenProject(ctx, dir)
+	if err != nil {
+		return err
+	}
+	kinds, err := r.Kinds(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Quick {
+		r.Budget = quickTime
+	}
+	var labs []*Lab
+	for _, kind := range kinds {
+		lab, openErr := Open(ctx, r.LabConfig(kind))
+		if openErr != nil {
+			err = openErr
+			break
+		}
+		labs = append(labs, lab)
+	}
+	if err == nil {
+		err = r.measureIn(ctx, p, labs, o.Native, crowds)
+	}
+	for _, lab := range labs {
+		err = errors.Join(err, lab.Close(ctx))
+	}
+	return err
+}
+
+// measureIn measures in the Labs of all kinds.
+func (r *Run) measureIn(ctx context.Context, p *Project, labs []*Lab, native bool, crowds []int) error {
+	all := p.Scenarios(labs, native)
+	for _, n := range crowds {
+		all = append(all, p.Together(labs, native, n)...)
+	}
+	if err := r.Measure(ctx, all); err != nil {
+		return err
+	}
+	for _, lab := range labs {
+		accel := lab.accel(ctx)
+		for i := range r.Report.Scenarios {
+			if s := &r.Report.Scenarios[i]; s.Isolation == string(lab.kind) {
+				s.Accel = accel
+			}
+		}
+	}
+	return nil
+}
+
+// accel returns the accelerator of the boxes; "" where there is none, or no box.
+func (l *Lab) accel(ctx context.Context) string {
+	boxes, err := l.Plain.boxes(ctx)
+	if err != nil || len(boxes) == 0 {
+		return ""
+	}
+	return boxes[0].Accel
+}
+
+// parseCrowds parses how many agents work at once. One is what is measured anyway.
+func parseCrowds(text string) (out []int, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 || n > mostBoxes {
+			return nil, agentbox.Errorf(agentbox.Invalid, "--concurrency: %q is not a number from 1 to %d", word, mostBoxes).WithHint("for example --concurrency 1,4")
+		}
+		if n > 1 {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
