@@ -40,6 +40,7 @@ var argumentsBy = map[string]arguments{
 	"JOB...":                {1, unbounded, "jobs", "agentbox jobs lists them"},
 	"IMAGE":                 {1, 1, "one image", "agentbox image ls lists them"},
 	"IMAGE...":              {1, unbounded, "images", "agentbox image ls lists them"},
+	"OLD NEW":               {2, 2, "two reports", "agentbox bench --json FILE writes one"},
 	"IMAGE DIRECTORY":       {2, 2, "an image and a directory", "agentbox image ls lists the images"},
 	"PATH":                  {1, 1, "one path", "for example: agentbox image import image.tar"},
 	"DIGEST|KEY|NAME":       {1, 1, "one digest or name", "agentbox cache ls lists them"},
