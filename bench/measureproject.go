@@ -40,6 +40,7 @@ func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) 
 	if o.Quick {
 		r.Budget = quickTime
 	}
+	r.Pressure = true
 	var labs []*Lab
 	for _, kind := range kinds {
 		lab, openErr := Open(ctx, r.LabConfig(kind))

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/procfs"
@@ -24,23 +25,49 @@ func processesOf(text string) ([]process, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := proc.AllProcs()
-	if err != nil {
-		return nil, err
-	}
-	var out []process
-	for _, p := range all {
-		if !Mentions(p, text) {
+	out, err := mentioning(proc, text)
+	for i := range out {
+		p, err := proc.Proc(out[i].pid)
+		if err != nil {
 			continue
 		}
-		found := process{pid: p.PID}
-		found.name, _ = p.Comm()
 		if r, err := p.ProcSMapsRollup(); err == nil {
-			found.pss = int64(r.Pss)
+			out[i].pss = int64(r.Pss)
 		}
-		out = append(out, found)
 	}
-	return out, nil
+	return out, err
+}
+
+// mentioning is processesOf without their memory, which takes longer to find out.
+func mentioning(proc procfs.FS, text string) (out []process, err error) {
+	all, err := proc.AllProcs()
+	for _, p := range all {
+		if Mentions(p, text) {
+			name, _ := p.Comm()
+			out = append(out, process{pid: p.PID, name: name})
+		}
+	}
+	return out, err
+}
+
+// descendants adds to processes all that they started: gVisor runs a guest's programs in processes
+// that mention nothing.
+func descendants(proc procfs.FS, pids []int) []int {
+	children := map[int][]int{}
+	all, _ := proc.AllProcs()
+	for _, p := range all {
+		if s, err := p.Stat(); err == nil {
+			children[s.PPID] = append(children[s.PPID], p.PID)
+		}
+	}
+	for i := 0; i < len(pids); i++ {
+		for _, child := range children[pids[i]] {
+			if !slices.Contains(pids, child) {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
 }
 
 // Mentions reports whether a process has text in its command line, working directory or

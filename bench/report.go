@@ -22,7 +22,8 @@ type Report struct {
 	Started   time.Time `json:"started"`
 	Machine   Machine   `json:"machine"`
 	Scenarios []Result  `json:"scenarios"`
-	Missing   []Missing `json:"missing,omitempty"` // selected, but impossible to measure here
+	Missing   []Missing `json:"missing,omitempty"`  // selected, but impossible to measure here
+	Timeline  []Point   `json:"timeline,omitempty"` // of this machine, during the run
 }
 
 // Missing is a scenario that was not measured, and why.
@@ -63,6 +64,8 @@ type Result struct {
 	// Interval has the ratio with a confidence of 95%; nil for fewer than minInterval samples.
 	Interval *[2]float64 `json:"interval,omitempty"`
 	Reasons  []string    `json:"reasons,omitempty"` // of failures, each once
+	// Loads has, for each sample, what else happened on the machine.
+	Loads []Load `json:"loads,omitempty"`
 
 	Comparisons []Comparison `json:"comparisons,omitempty"` // further comparisons
 }

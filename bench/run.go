@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type Run struct {
 	Binary    string // the agentbox to measure
 	Progress  agentbox.Progress
 	Budget    time.Duration // of Runner
+	Pressure  bool          // watch the machine meanwhile (Load)
 
 	Report Report
 }
@@ -50,8 +52,21 @@ func (r *Run) Measure(ctx context.Context, all []Scenario) error {
 	if err != nil {
 		return err
 	}
-	results, err := Runner{Runs: r.Runs, Progress: r.Progress, Budget: r.Budget}.Run(ctx, scenarios)
+	runner := Runner{Runs: r.Runs, Progress: r.Progress, Budget: r.Budget}
+	if r.Pressure {
+		if runner.watch, err = newWatch(ctx, string(filepath.Separator)+labPrefix); err != nil {
+			return err
+		}
+		defer runner.watch.end()
+	}
+	results, err := runner.Run(ctx, scenarios)
 	r.Report.Scenarios = append(r.Report.Scenarios, results...)
+	if w := runner.watch; w != nil {
+		r.Report.Timeline = w.timeline()
+		if why := whyNoPressure(w.now()); why != "" {
+			r.Report.Missing = append(r.Report.Missing, Missing{"pressure", why})
+		}
+	}
 	return err
 }
 

@@ -20,6 +20,8 @@ type Runner struct {
 	// Budget is the time for all scenarios; 0 for any. Each group gets an equal part of what is left,
 	// and ends early once it has one sample of each of its scenarios.
 	Budget time.Duration
+
+	watch *watch // attributes each sample; nil for none
 }
 
 // teardownTime bounds the cleanup of a scenario after its last sample, also after an interrupt.
@@ -51,6 +53,7 @@ type scenarioRun struct {
 	samples []float64
 	failed  int
 	reasons []string // of failures, each once
+	loads   []Load   // by sample; none without a watch
 	// took is the time of all samples, including what each does around the measured part.
 	took time.Duration
 }
@@ -124,12 +127,19 @@ func (r Runner) left(run int, begun time.Time) string {
 // the run.
 func (r Runner) sample(ctx context.Context, t *scenarioRun, run int, begun time.Time) {
 	r.event(agentbox.Event{Step: t.label(), Detail: fmt.Sprintf("%d of %d%s", run+1, r.Runs, r.left(run, begun)), Done: int64(run), Total: int64(r.Runs)})
+	if r.watch != nil {
+		r.watch.refresh()
+	}
 	start := time.Now()
 	value, err := t.Ceiling, t.broken
 	if err == nil {
 		value, err = t.Measure(ctx)
 	}
-	t.took += time.Since(start)
+	took := time.Since(start)
+	t.took += took
+	if r.watch != nil {
+		t.loads = append(t.loads, r.watch.last(t.length(value, took)))
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -141,6 +151,14 @@ func (r Runner) sample(ctx context.Context, t *scenarioRun, run int, begun time.
 	}
 	// Three digits: microseconds. More would be noise.
 	t.samples = append(t.samples, math.Round(value*1000)/1000)
+}
+
+// length returns the milliseconds of a sample: the whole time of a measurement that is not a time.
+func (t *scenarioRun) length(value float64, took time.Duration) float64 {
+	if t.Unit != Milliseconds {
+		return InMilliseconds(took)
+	}
+	return min(value, InMilliseconds(took))
 }
 
 // maxReason bounds what of an error is kept, in bytes: a command may have written anything.
@@ -159,7 +177,7 @@ func (t *scenarioRun) because(err error) {
 // is always in the same group and comes first (groups).
 func (t *scenarioRun) result(before []Result) Result {
 	out := Result{
-		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples, Reasons: t.reasons,
+		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples, Reasons: t.reasons, Loads: t.loads,
 	}
 	for _, b := range before {
 		// If the median is a failure, a ratio would compare a ceiling.

@@ -1,8 +1,10 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -34,6 +36,11 @@ func (r Report) WriteTable(w io.Writer) error {
 			fmt.Fprintf(w, "failed: %s: %s\n", strings.TrimSpace(s.Name+" "+isolation(s)), why)
 		}
 	}
+	for _, s := range r.Scenarios {
+		if line := s.slowest(r.Machine.CPUs); line != "" {
+			fmt.Fprintln(w, line)
+		}
+	}
 	for _, m := range r.Missing {
 		fmt.Fprintf(w, "not measured: %s: %s\n", m.Name, m.Why)
 	}
@@ -41,6 +48,17 @@ func (r Report) WriteTable(w io.Writer) error {
 		fmt.Fprintln(w, line)
 	}
 	return nil
+}
+
+// slowest says why the slowest sample of a command was much slower than the median, "" if it was not
+// or nothing is known.
+func (s Result) slowest(cpus int) string {
+	i := slices.Index(s.Samples, s.Max)
+	if i < 0 || i >= len(s.Loads) || s.Max < 1.5*s.P50 || s.Failures > 0 {
+		return ""
+	}
+	why := cmp.Or(s.Loads[i].Blame(cpus), "nothing else than the command itself shows a cause")
+	return fmt.Sprintf("slowest: %s: %.1f x its median: %s", strings.TrimSpace(s.Name+" "+isolation(s)), s.Max/s.P50, why)
 }
 
 // isolation returns the kind of boxes, and for a microVM its accelerator.
