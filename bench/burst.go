@@ -13,6 +13,7 @@ import (
 type fleet struct {
 	lab          *Lab
 	names, repos []string
+	taken        []outcome // of the last boxes, that interactive has not returned yet
 }
 
 // fleet returns n boxes that are not made yet.
@@ -33,6 +34,29 @@ func (c *fleet) burst() Scenario {
 			err := c.up(ctx)
 			ms := InMilliseconds(time.Since(start))
 			return ms, errors.Join(err, c.remove(ctx))
+		},
+	}
+}
+
+// interactive measures what others call the time to interactive: from the start of the command that
+// makes a box until that box's first command has ended. Boxes begin one after the other, apart from
+// each other by that time, or at once. A round of all boxes makes as many samples.
+func (c *fleet) interactive(name string, apart time.Duration) Scenario {
+	return Scenario{
+		Name: "tti/" + name, Ceiling: InMilliseconds(BootLimit), Setup: c.prepare,
+		Measure: func(ctx context.Context) (float64, error) {
+			if len(c.taken) == 0 {
+				if err := c.remove(ctx); err != nil {
+					return 0, err
+				}
+				c.taken = c.enter(ctx, apart)
+				if err := c.remove(ctx); err != nil {
+					return 0, err
+				}
+			}
+			first := c.taken[0]
+			c.taken = c.taken[1:]
+			return first.ms, first.err
 		},
 	}
 }
@@ -83,16 +107,29 @@ func (c *fleet) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// up makes all boxes at once, each by a process of its own, and runs a command in each. It returns
-// when all have ended, even when one fails.
-func (c *fleet) up(ctx context.Context) error {
-	p, errs := c.lab.Plain, make([]error, len(c.names))
+// up makes all boxes at once and runs a command in each. It returns when all have ended, even when
+// one fails.
+func (c *fleet) up(ctx context.Context) (err error) {
+	for _, o := range c.enter(ctx, 0) {
+		err = errors.Join(err, o.err)
+	}
+	return err
+}
+
+// enter makes all boxes, each by a process of its own that begins that time after the one before,
+// and runs a command in each.
+func (c *fleet) enter(ctx context.Context, apart time.Duration) []outcome {
+	p, out := c.lab.Plain, make([]outcome, len(c.names))
 	var wg sync.WaitGroup
 	for i := range c.names {
-		wg.Go(func() { _, errs[i] = p.Timed(ctx, BootLimit, c.repos[i], p.Up(c.names[i], "--", "true")...) })
+		wg.Go(func() {
+			if out[i].err = Sleep(ctx, time.Duration(i)*apart); out[i].err == nil {
+				out[i].ms, out[i].err = p.Timed(ctx, BootLimit, c.repos[i], p.Up(c.names[i], "--", "true")...)
+			}
+		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return out
 }
 
 // remove removes those that exist.

@@ -30,6 +30,10 @@ func (l *Lab) Enter(box agentbox.Box) []Scenario {
 	all = append(all,
 		ten.burst(),
 		l.large(),
+		// Side by side with what others publish.
+		l.fleet(1).interactive("sequential", 0),
+		l.fleet(10).interactive("staggered-10", 200*time.Millisecond),
+		l.fleet(10).interactive("burst-10", 0),
 		Scenario{Name: "enter/memory-idle", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryIdle},
 		ten.memory(),
 		Scenario{Name: "enter/memory-paused", Unit: Bytes, Ceiling: machineMemory, Measure: s.memoryPaused},

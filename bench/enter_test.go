@@ -92,7 +92,7 @@ func TestEnterCommandLines(t *testing.T) {
 		"plain resume subject":                          1,
 		"plain fork --name subject-fork subject":        1,
 		"plain reset subject":                           1,
-		"plain up --name burst-9" + up + "-- true":      2, // also for the memory of ten
+		"plain up --name burst-9" + up + "-- true":      4, // also for the memory of ten, and two of tti
 		"pooled daemon stop":                            1,
 	} {
 		if n := strings.Count(string(b), line+"\n"); n != times {
