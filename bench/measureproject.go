@@ -68,6 +68,7 @@ func (r *Run) measureIn(ctx context.Context, p *Project, labs []*Lab, native boo
 	if err := r.Measure(ctx, all); err != nil {
 		return err
 	}
+	r.Report.Phases = p.phases
 	for _, lab := range labs {
 		accel := lab.accel(ctx)
 		for i := range r.Report.Scenarios {

@@ -18,6 +18,8 @@ type Program struct {
 	// Path is absolute, because it is run in other directories.
 	Path string
 	Env  []string // added to ours
+	// Said gets the standard error of commands that succeed; nil if nobody wants it.
+	Said func(stderr string)
 }
 
 // KillAfter is how long a process may take to end after it was told to: long enough to end a
@@ -39,6 +41,9 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	err = cmd.Run()
 	took = time.Since(start)
 	if err == nil {
+		if p.Said != nil {
+			p.Said(errs.String())
+		}
 		return out.Bytes(), took, nil
 	}
 	// The output before a failure may be a valid answer nevertheless.

@@ -21,6 +21,7 @@ type Project struct {
 	Commands []toolchain.Command // in the order in which they are run; never empty
 	Source   string              // where they are from, for people
 	env      []string            // of commands on the machine: what the configuration sets in boxes
+	phases   []Phase             // of the last box that was entered
 	asks     string              // the digest of what the repository asks for, all of which is approved
 }
 
@@ -165,7 +166,12 @@ func (b *projectBox) enter(ctx context.Context, arg ...string) (float64, error) 
 	if err := Sleep(ctx, Settle); err != nil {
 		return 0, err
 	}
-	return in.Timed(ctx, WarmUpTime, b.project.repo.Root, append([]string{"up", "--name", b.name(), "--isolation", string(b.lab.kind)}, arg...)...)
+	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
+	defer cancel()
+	program := in.Program
+	program.Said = func(text string) { b.project.phases = parsePhases(text) }
+	_, took, err := program.Run(ctx, b.project.repo.Root, append([]string{"up", "--name", b.name(), "--isolation", string(b.lab.kind)}, arg...)...)
+	return InMilliseconds(took), err
 }
 
 // place is where the commands run in the box.

@@ -24,6 +24,8 @@ type Report struct {
 	Scenarios []Result  `json:"scenarios"`
 	Missing   []Missing `json:"missing,omitempty"`  // selected, but impossible to measure here
 	Timeline  []Point   `json:"timeline,omitempty"` // of this machine, during the run
+	Phases    []Phase   `json:"phases,omitempty"`   // of entering a box
+	Checks    []Check   `json:"checks,omitempty"`   // what works in boxes, of bench fidelity
 }
 
 // Missing is a scenario that was not measured, and why.

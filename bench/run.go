@@ -20,6 +20,8 @@ type Run struct {
 	Only      []string // patterns of Select, each of which may be several, separated by commas
 	Argument  string   // of the verb; "" for none
 	File      string   // for the JSON: Report.Print
+	Page      string   // the file for the HTML; "" for none
+	Baseline  string   // the file of a report that the page compares with; "" for none
 	Home      home.Home
 	Binary    string // the agentbox to measure
 	Progress  agentbox.Progress

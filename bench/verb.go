@@ -1,12 +1,16 @@
 package bench
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
+	"path/filepath"
 
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 )
 
 // Verb describes the command of a benchmark. `agentbox bench` and tools/lab make theirs of it, so
@@ -45,6 +49,9 @@ func (v Verb) Command(f Frame) *cli.Command {
 				return agentbox.Errorf(agentbox.Invalid, "%s takes no argument %q", v.Name, cmd.Args().Get(n-1)).WithHint("to choose scenarios: --only %s", cmd.Args().Get(n-1))
 			}
 			r.Argument = cmd.Args().First()
+			if r.Baseline != "" && r.Page == "" {
+				return agentbox.Errorf(agentbox.Invalid, "--baseline is for the page of --html").WithHint("agentbox bench compare compares two reports")
+			}
 			end, err := f.Begin(ctx, &r)
 			if err != nil {
 				return err
@@ -57,7 +64,7 @@ func (v Verb) Command(f Frame) *cli.Command {
 			case err != nil:
 				return err
 			}
-			if err := r.Report.Print(f.Out, r.File); err != nil {
+			if err := errors.Join(r.writePage(), r.Report.Print(f.Out, r.File)); err != nil {
 				return err
 			}
 			if n := r.Report.Failures(); n > 0 {
@@ -68,12 +75,38 @@ func (v Verb) Command(f Frame) *cli.Command {
 	}
 }
 
+// writePage writes the HTML page, if one is asked for.
+func (r *Run) writePage() error {
+	if r.Page == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	var baseline *Report
+	if r.Baseline != "" {
+		before, err := ReadReportFile(r.Baseline)
+		if err != nil {
+			return err
+		}
+		baseline = &before
+	}
+	err := r.Report.WritePage(&b, filepath.Base(r.Baseline), baseline)
+	if err == nil {
+		err = durable.WriteFile(r.Page, b.Bytes(), 0o644)
+	}
+	if err != nil {
+		return agentbox.Errorf(agentbox.Invalid, "cannot write the page to %s: %w", r.Page, err)
+	}
+	return nil
+}
+
 // flags are those of every benchmark.
 func (r *Run) flags(runs int) []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.Runs},
 		&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: (*string)(&r.Isolation)},
 		&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &r.File},
+		&cli.StringFlag{Name: "html", Usage: "write a page with drawings to `FILE`, which needs no other file", Destination: &r.Page},
+		&cli.StringFlag{Name: "baseline", Usage: "compare on that page with the report in `FILE`", Destination: &r.Baseline},
 		&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as '*/re*'; separate several with commas", Destination: &r.Only},
 	}
 }

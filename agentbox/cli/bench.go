@@ -28,11 +28,23 @@ approved for the repository. With --native the same commands also run directly o
 rights and outside of any box, in a copy of the repository. Let nothing else run meanwhile.`,
 		Measure: func(ctx context.Context, r *bench.Run) error { return benchProject(ctx, r, o) },
 	})
-	cmd.Category, cmd.Commands = catHost, append(commands, a.benchCompare())
+	cmd.Category, cmd.Commands = catHost, append(commands, a.benchFidelity(), a.benchCompare())
 	cmd.Flags = append(cmd.Flags,
 		&cli.BoolFlag{Name: "native", Usage: "also run the commands on this machine itself, outside of any box", Destination: &o.Native},
 		&cli.BoolFlag{Name: "quick", Usage: "take fewer samples, within 5 minutes if the commands allow it", Destination: &o.Quick},
 		&cli.StringFlag{Name: "concurrency", Value: "1", Usage: "also let `N` agents work at once, each in a box: 1,2,4", Destination: &o.Concurrency})
+	return cmd
+}
+
+// benchFidelity is `bench fidelity`.
+func (a *app) benchFidelity() *cli.Command {
+	all := false
+	cmd := a.benchVerb(bench.Verb{
+		Name: "fidelity", Usage: "say what works of a workstation in a box of each kind, and what to do where it does not", Runs: 1,
+		Description: "Runs small programs in a box as a repository without configuration gets it. --only 'fidelity/in*' chooses some.",
+		Measure:     func(ctx context.Context, r *bench.Run) error { return r.Fidelity(ctx, all) },
+	})
+	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "all", Usage: "also check what needs more packages: containers, databases, a browser, debuggers, native npm programs", Destination: &all})
 	return cmd
 }
 

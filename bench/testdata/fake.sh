@@ -19,6 +19,7 @@ resume | reset) set_state "$2" running ;;
 exec)
 	[ -f "$boxes/$2" ] || fail "no box $2"
 	[ "$6" != false ] || fail "it says no"
+	case "$*" in *import*"${FAKE_FAILS-none}"*) printf 'no \033[1m%s\n' "$FAKE_FAILS" >&2 && exit 1 ;; esac
 	;;
 show) box "$3" ;;
 ls)

@@ -1,0 +1,153 @@
+package bench
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageText string
+
+// page is what the template of the HTML report shows. Coordinates are those of its drawings, which
+// are 1000 wide.
+type page struct {
+	Report                      Report
+	Height, Floor, PhasesHeight int
+	Ticks                       []tick
+	Strips                      []strip
+	Lines                       []line
+	Duration                    string
+	Bars                        []bar
+	BaselineName                string
+	Changes                     []Change
+}
+
+type tick struct {
+	X     int
+	Label string
+}
+
+// strip has the samples of one scenario.
+type strip struct {
+	Label        string
+	Native       bool
+	Top, Y, Base int
+	Dots         []int
+	Median       int
+}
+
+type line struct{ Class, Points string }
+
+// bar is one step of entering.
+type bar struct {
+	Label             string
+	X, Y, Base, Width int
+}
+
+const (
+	stripHeight = 26
+	labels      = 260 // the width of labels beside a drawing
+)
+
+// WritePage writes the report as one HTML page that needs nothing else: no script, no font, no
+// network. Every text in it is escaped, since much of it is from repositories and boxes. baseline is
+// an earlier report to compare with, or nil.
+func (r Report) WritePage(w io.Writer, baselineName string, baseline *Report) error {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"amount": formatAmount, "unit": unitName, "box": isolation, "against": comparison,
+		"gib": func(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<30)) },
+	}).Parse(pageText)
+	if err != nil {
+		return err
+	}
+	p := page{Report: r, BaselineName: baselineName}
+	p.draw()
+	if baseline != nil {
+		p.Changes = Compare(*baseline, r, 0.05)
+	}
+	return t.Execute(w, p)
+}
+
+// draw computes the drawings.
+func (p *page) draw() {
+	low, high := math.Inf(1), 0.0
+	for _, s := range p.Report.Scenarios {
+		if s.Unit == Milliseconds && s.Min > 0 {
+			low, high = min(low, s.Min), max(high, s.Max)
+		}
+	}
+	if high > 0 {
+		p.drawStrips(math.Floor(math.Log10(low)), math.Ceil(math.Log10(high)+0.001))
+	}
+	p.drawTimeline()
+	p.drawPhases()
+}
+
+// drawStrips places each sample between two powers of ten of a millisecond.
+func (p *page) drawStrips(from, to float64) {
+	x := func(ms float64) int {
+		return labels + int((1000-labels-20)*(math.Log10(max(ms, math.Pow(10, from)))-from)/(to-from))
+	}
+	for _, s := range p.Report.Scenarios {
+		if s.Unit != Milliseconds {
+			continue
+		}
+		top := len(p.Strips) * stripHeight
+		one := strip{Label: strings.TrimSpace(s.Name + " " + isolation(s)), Native: s.Isolation == "", Top: top + 4, Y: top + stripHeight/2, Base: top + stripHeight - 6, Median: x(s.P50)}
+		for _, v := range s.Samples {
+			one.Dots = append(one.Dots, x(v))
+		}
+		p.Strips = append(p.Strips, one)
+	}
+	p.Floor = len(p.Strips) * stripHeight
+	p.Height = p.Floor + 16
+	for e := from; e <= to; e++ {
+		p.Ticks = append(p.Ticks, tick{x(math.Pow(10, e)), time.Duration(math.Pow(10, e+6)).String()})
+	}
+}
+
+// drawTimeline draws three lines from the bottom (nothing) to the top (all).
+func (p *page) drawTimeline() {
+	points := p.Report.Timeline
+	if len(points) < 2 {
+		return
+	}
+	end, cpus := points[len(points)-1].At, float64(max(p.Report.Machine.CPUs, 1))
+	p.Duration = time.Duration(end * float64(time.Second)).Round(time.Second).String()
+	for _, l := range []struct {
+		class string
+		value func(Point) float64
+	}{
+		{"cpu", func(t Point) float64 { return t.CPU }},
+		{"stall", func(t Point) float64 { return t.Stall }},
+		{"boxes", func(t Point) float64 { return t.Boxes / cpus }},
+	} {
+		var b strings.Builder
+		for _, t := range points {
+			fmt.Fprintf(&b, "%.0f,%.0f ", 1000*t.At/max(end, 0.1), 200*(1-part(l.value(t))))
+		}
+		p.Lines = append(p.Lines, line{l.class, b.String()})
+	}
+}
+
+// drawPhases draws the steps one after the other, as they were.
+func (p *page) drawPhases() {
+	total := 0.0
+	for _, s := range p.Report.Phases {
+		total += s.Milliseconds
+	}
+	at := 0.0
+	for i, s := range p.Report.Phases {
+		scale := (1000 - labels) / max(total, 1)
+		p.Bars = append(p.Bars, bar{
+			Label: fmt.Sprintf("%s %.0f ms", s.Name, s.Milliseconds), X: labels + int(at*scale), Y: i * stripHeight, Base: i*stripHeight + 12, Width: max(int(s.Milliseconds*scale), 1),
+		})
+		at += s.Milliseconds
+	}
+	p.PhasesHeight = len(p.Bars)*stripHeight + 4
+}
