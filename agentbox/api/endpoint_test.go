@@ -2,14 +2,12 @@ package api_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -235,41 +233,5 @@ func TestTextThatIsNotUTF8IsRefused(t *testing.T) {
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, e.Path, strings.NewReader("{\"Spec\":{\"Argv\":[\"caf\xe9\"]}}")))
 	if w.Code != http.StatusBadRequest {
 		t.Errorf("answered %d: %s", w.Code, w.Body)
-	}
-}
-
-// A supervisor outlives the daemon that started it, so what one of an earlier build answers is read.
-func TestAnswersOfEarlierSupervisorsAreRead(t *testing.T) {
-	const answer = `{"pid":7,"machine":null,"life":3,"attached":true,"lease":{"left":5,"term":9,"working":2,"unpaused":"no room"},"no_card":true,"unlogged":true}`
-	var got api.SupervisorStatus
-	if err := json.Unmarshal([]byte(answer), &got); err != nil {
-		t.Fatal(err)
-	}
-	want := api.SupervisorStatus{
-		PID: 7, Life: 3, Configured: true, NoNetworkCard: true, AuditLogFailed: true,
-		Lease: api.LeaseStatus{Left: 5, Term: 9, Holders: 2, PauseError: "no room"},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("read %+v, want %+v", got, want)
-	}
-	again, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var same api.SupervisorStatus
-	if err := json.Unmarshal(again, &same); err != nil || !reflect.DeepEqual(same, want) {
-		t.Errorf("%s is read as %+v, %v", again, same, err)
-	}
-}
-
-func TestAccountOfEarlierSupervisorIsWritten(t *testing.T) {
-	calls := 0
-	mux := http.NewServeMux()
-	api.Handle(mux, api.Endpoint[api.None, api.None]{Path: "/v1/testify"}, func(context.Context, api.None, agentbox.Progress) (api.None, error) {
-		calls++
-		return api.None{}, nil
-	})
-	if err := api.WriteAccount(t.Context(), serveHandler(t, mux)); err != nil || calls != 1 {
-		t.Errorf("%d calls, %v", calls, err)
 	}
 }

@@ -14,11 +14,6 @@ var (
 	SignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
 	// RemoveJob removes the record and transcript of a job that has ended.
 	RemoveJob = Endpoint[JobRef, None]{"/v1/job/remove"}
-
-	// SupervisorStartJob is StartJob, in the box of this supervisor.
-	SupervisorStartJob = Endpoint[JobSpec, JobStarted]{"/v1/job/start"}
-	// SupervisorSignalJob is SignalJob, in the box of this supervisor.
-	SupervisorSignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
 )
 
 // JobStart starts a job in a box, waking the box if necessary.

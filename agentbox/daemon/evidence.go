@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/agentbox/task"
 	"agentbox/policy"
@@ -56,7 +57,7 @@ func (w evidence) writeAccount(ctx context.Context, box agentbox.Box) {
 	client := api.NewClient(w.home.Box(box.ID).Control())
 	defer client.Close()
 	// A supervisor that has ended wrote everything before.
-	_ = api.WriteAccount(ctx, client)
+	_ = control.WriteAccount(ctx, client)
 }
 
 // usage returns what a box has used, at most a quarter of a second ago, and what that costs.

@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/place/local/control"
 )
 
 // boxFinder is the part of the boxes that jobs need (host.Manager).
@@ -57,7 +58,7 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 	spec.Env = env
 	client := api.NewClient(j.home.Box(c.Box).Control())
 	defer client.Close()
-	return api.Call(ctx, client, api.SupervisorStartJob, spec, nil)
+	return api.Call(ctx, client, control.StartJob, spec, nil)
 }
 
 // list returns the jobs of a box or of all boxes. The state of each follows from its record and the
@@ -130,7 +131,7 @@ func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.P
 	}
 	client := api.NewClient(j.home.Box(found.Box).Control())
 	defer client.Close()
-	return api.Call(ctx, client, api.SupervisorSignalJob, req, nil)
+	return api.Call(ctx, client, control.SignalJob, req, nil)
 }
 
 // remove deletes a job that has ended. It returns Conflict if the job is running or paused.

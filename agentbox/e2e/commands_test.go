@@ -18,6 +18,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 )
 
 // commands are the commands of scripts in addition to testscript's own:
@@ -184,7 +185,7 @@ func cmdExpire(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	supervisor := api.NewClient(home.Home{Dir: ts.Getenv("AGENTBOX_HOME")}.Box(id).Control())
 	defer supervisor.Close()
-	_, err = api.Call(context.Background(), supervisor, api.SupervisorLease, api.LeaseRequest{Term: term}, nil)
+	_, err = api.Call(context.Background(), supervisor, control.Lease, control.LeaseRequest{Term: term}, nil)
 	ts.Check(err)
 }
 

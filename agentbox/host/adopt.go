@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors"
 )
 
@@ -106,7 +106,7 @@ const adoptTimeout = 30 * time.Second
 func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 	ctx, cancel := context.WithTimeout(a.machines.ctx, adoptTimeout)
 	defer cancel()
-	st, err := s.Status(ctx, api.StatusRequest{})
+	st, err := s.Status(ctx, control.StatusRequest{})
 	return err != nil || !st.Configured || st.Life != rec.Life
 }
 

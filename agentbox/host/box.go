@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors"
 )
 
@@ -147,7 +147,7 @@ func (b *box) renew(ctx context.Context) error {
 	if s == nil || !b.renewalDue(renewEvery) {
 		return nil
 	}
-	_, err := supervisors.Ask(ctx, s, api.SupervisorLease, api.LeaseRequest{Term: leaseTime})
+	_, err := supervisors.Ask(ctx, s, control.Lease, control.LeaseRequest{Term: leaseTime})
 	return err
 }
 

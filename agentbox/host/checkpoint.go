@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/control"
 )
 
 // Rollback takes a box back to a checkpoint, the latest if none is named: memory, processes,
@@ -142,7 +143,7 @@ func (m *Manager) Checkpoint(ctx context.Context, req api.CheckpointRequest, pro
 		return c, agentbox.MarkNoSpace(err)
 	}
 	end := progress.Begin("checkpoint", rec.Box.Name)
-	if err := s.Save(ctx, api.SaveRequest{Dir: dir}); err != nil {
+	if err := s.Save(ctx, control.SaveRequest{Dir: dir}); err != nil {
 		return c, agentbox.MarkNoSpace(err)
 	}
 	end("")

@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/recipes"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
@@ -136,8 +137,8 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 
 // boxLimits is the limits of a box. A limit of time ends a run, and pauses any other box, to which
 // somebody may come back.
-func boxLimits(l config.Limits, run bool) api.Limits {
-	return api.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
+func boxLimits(l config.Limits, run bool) control.Limits {
+	return control.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
 }
 
 // defaultUser is the user of commands in images that agentbox made.

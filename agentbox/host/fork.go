@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/workspace"
 )
 
@@ -90,7 +91,7 @@ func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Prog
 		return notRunning(prec)
 	}
 	end := progress.Begin("save", prec.Box.Name)
-	if err := s.Save(ctx, api.SaveRequest{Dir: dir, Fork: true}); err != nil {
+	if err := s.Save(ctx, control.SaveRequest{Dir: dir, Fork: true}); err != nil {
 		return err
 	}
 	end("")

@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/vmm"
@@ -113,7 +114,7 @@ func (m *machines) start(ctx context.Context, b *box, from launch, progress agen
 // policy is applied first, before the guest can send anything. If the supervisor has ended, the
 // error says why.
 func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec record, from launch) error {
-	var req api.StartRequest
+	var req control.StartRequest
 	if from.becomesBox() {
 		var err error
 		if req.Guest, err = m.guestFor(ctx, s, rec); err != nil {
@@ -133,7 +134,7 @@ func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec
 		ctx, cancel = withGrace(ctx, resumeGrace)
 		defer cancel()
 	}
-	if _, err := api.Call(ctx, s.Client, api.SupervisorStart, req, nil); err != nil {
+	if _, err := api.Call(ctx, s.Client, control.Start, req, nil); err != nil {
 		return s.Explain(ctx, err)
 	}
 	return nil
@@ -179,7 +180,7 @@ func (m *machines) started(b *box) (*supervisors.Supervisor, error) {
 func (m *machines) hold(ctx context.Context, b *box) error {
 	s, err := m.started(b)
 	if err == nil {
-		_, err = supervisors.Ask(ctx, s, api.SupervisorHold, api.None{})
+		_, err = supervisors.Ask(ctx, s, control.Hold, api.None{})
 	}
 	return err
 }
@@ -195,7 +196,7 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 	end := progress.Begin("attach", "workspace, services, ports")
 	req, err := m.guestFor(ctx, s, rec)
 	if err == nil {
-		_, err = api.Call(ctx, s.Client, api.SupervisorConfigure, *req, nil)
+		_, err = api.Call(ctx, s.Client, control.Configure, *req, nil)
 	}
 	if err != nil {
 		return s.Explain(ctx, err)
@@ -208,7 +209,7 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 // because that must be in force before services start. Of variables with one name, the placeholder
 // of a secret wins over the configuration's value, and that over the one for package managers: no
 // configuration can put a plain value where a secret belongs.
-func (m *machines) guestFor(ctx context.Context, s *supervisors.Supervisor, rec record) (*api.GuestConfig, error) {
+func (m *machines) guestFor(ctx context.Context, s *supervisors.Supervisor, rec record) (*control.GuestConfig, error) {
 	if err := m.policies.Enforce(ctx, s, rec.subject(m.home)); err != nil {
 		return nil, err
 	}
@@ -216,7 +217,7 @@ func (m *machines) guestFor(ctx context.Context, s *supervisors.Supervisor, rec 
 	env := maps.Clone(packages)
 	maps.Copy(env, rec.Guest.Env)
 	maps.Copy(env, m.policies.Placeholders(rec.subject(m.home)))
-	return &api.GuestConfig{
+	return &control.GuestConfig{
 		Hostname: hostname(rec), User: rec.User, Env: env, Files: files, Services: rec.Guest.Services,
 		Ports: rec.Guest.Ports, Lease: leaseTime, Roots: egress.MachineRoots(),
 	}, nil
@@ -251,12 +252,12 @@ func reportPorts(ctx context.Context, b *box, progress agentbox.Progress) {
 
 // status asks the guest of a box, which takes a while under emulation. If the machine has ended,
 // the error says why.
-func (m *machines) status(ctx context.Context, b *box) (api.SupervisorStatus, error) {
+func (m *machines) status(ctx context.Context, b *box) (control.Status, error) {
 	rec, s := b.record(), b.supervisor()
 	if s == nil {
-		return api.SupervisorStatus{}, notRunning(rec)
+		return control.Status{}, notRunning(rec)
 	}
-	st, err := s.Status(ctx, api.StatusRequest{Guest: true})
+	st, err := s.Status(ctx, control.StatusRequest{Guest: true})
 	return st, s.Explain(ctx, err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/vmm"
@@ -25,7 +26,7 @@ import (
 type fakePolicies struct{ why error }
 
 func (f fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
-	return m.ApplyPolicy(ctx, func() (api.PolicyInForce, error) { return api.PolicyInForce{}, f.why })
+	return m.ApplyPolicy(ctx, func() (control.PolicyInForce, error) { return control.PolicyInForce{}, f.why })
 }
 func (fakePolicies) Placeholders(egress.Subject) map[string]string {
 	return map[string]string{"TOKEN": "placeholder"}
@@ -44,7 +45,7 @@ func (fakePolicies) Partial(context.Context, image.Image) (partial.Image, error)
 type calls struct {
 	sync.Mutex
 	names []string
-	start api.StartRequest
+	start control.StartRequest
 	// onStart stands for what a supervisor does with its machine when it is told to start; nil: all is
 	// well.
 	onStart func(supervisor.Config) error
@@ -72,25 +73,25 @@ func newTestMachines(t *testing.T, h home.Home, why error) (*machines, *calls) {
 		}
 		s := &supervisors.Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
 		mux := http.NewServeMux()
-		api.Handle(mux, api.SupervisorPolicy, func(context.Context, api.PolicyInForce, agentbox.Progress) (api.None, error) {
+		api.Handle(mux, control.Policy, func(context.Context, control.PolicyInForce, agentbox.Progress) (api.None, error) {
 			c.record("policy")
 			return api.None{}, nil
 		})
-		api.Handle(mux, api.SupervisorStart, func(_ context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
+		api.Handle(mux, control.Start, func(_ context.Context, req control.StartRequest, _ agentbox.Progress) (control.Status, error) {
 			c.record("start")
 			c.start = req
 			if c.onStart != nil {
-				return api.SupervisorStatus{}, c.onStart(cfg)
+				return control.Status{}, c.onStart(cfg)
 			}
-			return api.SupervisorStatus{}, nil
+			return control.Status{}, nil
 		})
-		api.Handle(mux, api.SupervisorPorts, func(context.Context, []agentbox.ConfiguredPort, agentbox.Progress) (api.None, error) {
+		api.Handle(mux, control.Ports, func(context.Context, []agentbox.ConfiguredPort, agentbox.Progress) (api.None, error) {
 			return api.None{}, nil
 		})
-		api.Handle(mux, api.SupervisorShow, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
-			return api.SupervisorStatus{}, nil
+		api.Handle(mux, control.Show, func(context.Context, control.StatusRequest, agentbox.Progress) (control.Status, error) {
+			return control.Status{}, nil
 		})
-		api.Handle(mux, api.SupervisorStop, func(context.Context, api.StopRequest, agentbox.Progress) (api.None, error) {
+		api.Handle(mux, control.Stop, func(context.Context, control.StopRequest, agentbox.Progress) (api.None, error) {
 			c.record("stop")
 			close(s.Done)
 			return api.None{}, nil

@@ -10,6 +10,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors"
 )
 
@@ -32,7 +33,7 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		}
 		m.keepHistory(ctx, b, progress)
 		end := progress.Begin("pause", rec.Box.Name)
-		if _, err := supervisors.Ask(ctx, s, api.SupervisorPause, api.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
+		if _, err := supervisors.Ask(ctx, s, control.Pause, control.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
 			return agentbox.MarkNoSpace(err)
 		}
 		<-s.Done

@@ -7,6 +7,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
+	"agentbox/agentbox/place/local/control"
 )
 
 // setApproved records the digest of the approved document that governs a box, "" for none. It does
@@ -81,6 +82,6 @@ func (p policyBox) AuditLogFailed(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	st, err := s.Status(ctx, api.StatusRequest{})
+	st, err := s.Status(ctx, control.StatusRequest{})
 	return err == nil && st.AuditLogFailed
 }

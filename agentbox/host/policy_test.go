@@ -18,6 +18,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors/supervisortest"
 	"agentbox/policy"
 )
@@ -25,7 +26,7 @@ import (
 // superviseFake answers for the machine of a box until it has ended, as far as a change of policy
 // needs; a child of ours holds the box's lock, as its supervisor does. enforce is what becomes of a
 // policy.
-func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.PolicyInForce) error) (ended <-chan struct{}) {
+func superviseFake(t *testing.T, rec record, names home.Box, enforce func(control.PolicyInForce) error) (ended <-chan struct{}) {
 	t.Helper()
 	_, _, ended = supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
 	l, err := net.Listen("unix", names.Control())
@@ -33,23 +34,23 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(api.Po
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	api.Handle(mux, api.SupervisorShow, func(context.Context, api.StatusRequest, agentbox.Progress) (api.SupervisorStatus, error) {
-		return api.SupervisorStatus{Configured: true, Life: rec.Life, AuditLogFailed: rec.Box.Name == unlogged, NoNetworkCard: rec.Box.Name == noCard}, nil
+	api.Handle(mux, control.Show, func(context.Context, control.StatusRequest, agentbox.Progress) (control.Status, error) {
+		return control.Status{Configured: true, Life: rec.Life, AuditLogFailed: rec.Box.Name == unlogged, NoNetworkCard: rec.Box.Name == noCard}, nil
 	})
-	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Wait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {
 		case <-ctx.Done():
 		case <-ended:
 		}
 		return api.None{}, nil
 	})
-	api.Handle(mux, api.SupervisorLease, func(_ context.Context, req api.LeaseRequest, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Lease, func(_ context.Context, req control.LeaseRequest, _ agentbox.Progress) (api.None, error) {
 		if req.Term != leaseTime {
 			t.Errorf("a lease of %s", req.Term)
 		}
 		return api.None{}, nil
 	})
-	api.Handle(mux, api.SupervisorPolicy, func(_ context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Policy, func(_ context.Context, req control.PolicyInForce, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, enforce(req)
 	})
 	server := &http.Server{Handler: mux}
@@ -124,7 +125,7 @@ func TestUnreachableBoxIsStoppedOnPolicyChange(t *testing.T) {
 	var told [2]atomic.Bool
 	for i, name := range []string{"follows", "being-made", "refuses"} {
 		rec := newTestRecord(name)
-		ended = append(ended, superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
+		ended = append(ended, superviseFake(t, rec, write(t, h, rec), func(req control.PolicyInForce) error {
 			switch {
 			case !denies(req.Spec): // as it was before
 			case i == len(told):
@@ -167,7 +168,7 @@ func TestPolicyChangeWithoutNetwork(t *testing.T) {
 	known(t, h)
 	rec := newTestRecord(unlogged)
 	asked := make(chan struct{}, 8)
-	ended := superviseFake(t, rec, write(t, h, rec), func(api.PolicyInForce) error {
+	ended := superviseFake(t, rec, write(t, h, rec), func(control.PolicyInForce) error {
 		asked <- struct{}{}
 		return agentbox.Errorf(agentbox.NoSpace, "its audit log could not be written")
 	})
@@ -199,7 +200,7 @@ func TestAdoptSendsPolicy(t *testing.T) {
 	deny(t, manage(t, h))
 	rec := newTestRecord("mine")
 	told := make(chan struct{})
-	superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
+	superviseFake(t, rec, write(t, h, rec), func(req control.PolicyInForce) error {
 		if denies(req.Spec) {
 			close(told)
 		}
@@ -216,7 +217,7 @@ func TestLatestPolicyWins(t *testing.T) {
 	rec := newTestRecord("mine")
 	begun, release, landed := make(chan struct{}), make(chan struct{}), make(chan bool, 2)
 	first := sync.OnceFunc(func() { close(begun); <-release })
-	superviseFake(t, rec, write(t, h, rec), func(req api.PolicyInForce) error {
+	superviseFake(t, rec, write(t, h, rec), func(req control.PolicyInForce) error {
 		if !denies(req.Spec) {
 			first()
 		}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
@@ -19,6 +18,7 @@ import (
 	"agentbox/agentbox/host/setup"
 	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image"
@@ -83,11 +83,11 @@ type record struct {
 	// Start: for sh -c, whenever a fresh machine starts.
 	Start []string `json:"start,omitempty"`
 	// StartDue: the start commands have yet to run in the present machine.
-	StartDue bool       `json:"start_due,omitempty"`
-	StartErr string     `json:"start_failed,omitempty"` // why they failed in it
-	Suite    string     `json:"suite,omitempty"`        // release of an apt: image
-	Limits   api.Limits `json:"limits"`                 // that its machine may reach
-	Detached bool       `json:"detached,omitempty"`     // Box.Branch is a commit
+	StartDue bool           `json:"start_due,omitempty"`
+	StartErr string         `json:"start_failed,omitempty"` // why they failed in it
+	Suite    string         `json:"suite,omitempty"`        // release of an apt: image
+	Limits   control.Limits `json:"limits"`                 // that its machine may reach
+	Detached bool           `json:"detached,omitempty"`     // Box.Branch is a commit
 	// Approved: digest of the approved document that governs it.
 	Approved string `json:"approved,omitempty"`
 	// approvals counts the calls of setApproved in this process, which do not wait for op.

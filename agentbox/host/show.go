@@ -10,6 +10,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/guest/protocol"
@@ -95,7 +96,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 		if depth >= withUsage {
 			out.Usage = machineUsage(ctx, s) // first, since answering takes memory
 		}
-		if st, err := s.Status(ctx, api.StatusRequest{Guest: depth == everything}); err == nil {
+		if st, err := s.Status(ctx, control.StatusRequest{Guest: depth == everything}); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Guest.Services), st.Ports
 			out.Lease = leaseOf(out.Lease, st.Lease)
 			out.Problems = append(out.Problems, problemsOf(st)...)
@@ -115,7 +116,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 
 // problemsOf lists the problems that a supervisor reports, in the order in which they keep a user
 // from working.
-func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
+func problemsOf(st control.Status) (out []agentbox.Problem) {
 	for _, one := range []struct {
 		is bool
 		agentbox.Problem
@@ -134,7 +135,7 @@ func problemsOf(st api.SupervisorStatus) (out []agentbox.Problem) {
 }
 
 // leaseOf is a lease with the times that its supervisor reports.
-func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
+func leaseOf(l agentbox.Lease, st control.LeaseStatus) agentbox.Lease {
 	l.Term, l.Holders = st.Term, st.Holders
 	if st.Holders == 0 {
 		l.Expires = time.Now().Add(st.Left).UTC().Truncate(time.Second)
@@ -145,7 +146,7 @@ func leaseOf(l agentbox.Lease, st api.LeaseStatus) agentbox.Lease {
 // machineUsage is what a machine and its supervisor use of this host, without disk; nil if the
 // supervisor does not answer.
 func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usage {
-	st, err := s.Status(ctx, api.StatusRequest{Processes: true})
+	st, err := s.Status(ctx, control.StatusRequest{Processes: true})
 	if err != nil {
 		return nil
 	}

@@ -5,11 +5,12 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/place/local/control"
 )
 
 // withTaskLimits are the limits of a configuration, replaced by those that a task was submitted
 // with. The user who submits may allow more than the repository does.
-func withTaskLimits(l api.Limits, t agentbox.TaskLimits) api.Limits {
+func withTaskLimits(l control.Limits, t agentbox.TaskLimits) control.Limits {
 	if t.Wall > 0 {
 		l.Wall = t.Wall
 	}

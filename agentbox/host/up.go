@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/host/plan"
 	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
@@ -267,7 +268,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	case api.UpRecall:
 		return m.restoreHistory(ctx, u.b, u.Agent, progress)
 	case api.UpServices:
-		status := func(ctx context.Context) (api.SupervisorStatus, error) { return m.machines.status(ctx, u.b) }
+		status := func(ctx context.Context) (control.Status, error) { return m.machines.status(ctx, u.b) }
 		rec := u.b.record()
 		return serving.Await(ctx, rec.Box.Name, rec.Guest.Services, status, progress)
 	}

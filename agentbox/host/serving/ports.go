@@ -12,11 +12,12 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/consent"
+	"agentbox/agentbox/place/local/control"
 )
 
 // Machine is the supervisor of a running box (supervisors.Supervisor).
 type Machine interface {
-	Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error)
+	Status(ctx context.Context, req control.StatusRequest) (control.Status, error)
 	// Forward opens configured ports.
 	Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error
 	OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error)
@@ -68,7 +69,7 @@ func ReportMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort
 	if len(ports) == 0 {
 		return
 	}
-	st, err := m.Status(ctx, api.StatusRequest{})
+	st, err := m.Status(ctx, control.StatusRequest{})
 	if err != nil {
 		return // the next use of the box reports that
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 )
@@ -142,14 +142,14 @@ func TestMeterCostLimit(t *testing.T) {
 	m.used = func() agentbox.Consumption { return used }
 	m.begin()
 	rates := &cost.Table{Currency: "EUR", Models: map[string]cost.Model{"m": {Output: 10}}}
-	over := func(l api.Limits, want string) {
+	over := func(l control.Limits, want string) {
 		t.Helper()
 		m.limit(l)
 		if got := m.exceeded().String(); got != want {
 			t.Errorf("%+v: over %q, want %q", l, got, want)
 		}
 	}
-	tokens, costs := api.Limits{Tokens: 100}, api.Limits{Cost: 0.5, Rates: rates}
+	tokens, costs := control.Limits{Tokens: 100}, control.Limits{Cost: 0.5, Rates: rates}
 	over(tokens, "")
 	used.AddTokens("m", agentbox.Tokens{Input: 60, Output: 40})
 	over(tokens, "tokens 100")
@@ -159,7 +159,7 @@ func TestMeterCostLimit(t *testing.T) {
 	tokens.Pause, costs.Pause = true, true
 	over(tokens, "")
 	over(costs, "")
-	over(api.Limits{Cost: 0.5}, "") // without rates nobody knows
+	over(control.Limits{Cost: 0.5}, "") // without rates nobody knows
 }
 
 // ownProcess is a machine of which only its processes matter.

@@ -9,54 +9,55 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
 )
 
-// handler serves the supervisor's half of api/supervisor.go. The mode of the socket's directory
+// handler serves the calls of package control. The mode of the socket's directory
 // decides who may call: the user, and so the daemon. Only operations on the machine exclude each
 // other; all other calls may run concurrently.
 func (s *Supervisor) handler() http.Handler {
 	mux := http.NewServeMux()
-	api.Handle(mux, api.SupervisorStart, func(ctx context.Context, req api.StartRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
+	api.Handle(mux, control.Start, func(ctx context.Context, req control.StartRequest, _ agentbox.Progress) (control.Status, error) {
 		select {
 		case s.startRequests <- req:
 		default: // asked before
 		}
-		return s.status(ctx, api.StatusRequest{})
+		return s.status(ctx, control.StatusRequest{})
 	})
-	api.Handle(mux, api.SupervisorShow, func(ctx context.Context, req api.StatusRequest, _ agentbox.Progress) (api.SupervisorStatus, error) {
+	api.Handle(mux, control.Show, func(ctx context.Context, req control.StatusRequest, _ agentbox.Progress) (control.Status, error) {
 		return s.status(ctx, req)
 	})
-	api.Handle(mux, api.SupervisorWait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Wait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {
 		case <-ctx.Done():
 		case <-s.ended:
 		}
 		return api.None{}, nil
 	})
-	api.Handle(mux, api.SupervisorConfigure, exclusive(s, s.attach))
-	api.Handle(mux, api.SupervisorHold, exclusive(s, s.hold))
-	api.Handle(mux, api.SupervisorPause, exclusive(s, s.pause))
-	api.Handle(mux, api.SupervisorSave, exclusive(s, s.save))
-	api.Handle(mux, api.SupervisorStop, s.stopAnytime)
-	api.Handle(mux, api.SupervisorLease, func(_ context.Context, req api.LeaseRequest, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Configure, exclusive(s, s.attach))
+	api.Handle(mux, control.Hold, exclusive(s, s.hold))
+	api.Handle(mux, control.Pause, exclusive(s, s.pause))
+	api.Handle(mux, control.Save, exclusive(s, s.save))
+	api.Handle(mux, control.Stop, s.stopAnytime)
+	api.Handle(mux, control.Lease, func(_ context.Context, req control.LeaseRequest, _ agentbox.Progress) (api.None, error) {
 		s.lease.renew(req.Term)
 		return api.None{}, nil
 	})
-	api.Handle(mux, api.SupervisorPolicy, func(ctx context.Context, req api.PolicyInForce, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Policy, func(ctx context.Context, req control.PolicyInForce, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, s.guard.enforce(ctx, req)
 	})
-	api.Handle(mux, api.SupervisorAccount, whenStarted(s, func(ctx context.Context, _ api.None) (api.None, error) {
+	api.Handle(mux, control.Account, whenStarted(s, func(ctx context.Context, _ api.None) (api.None, error) {
 		s.flushEvidence(ctx)
 		return api.None{}, nil
 	}))
-	api.Handle(mux, api.SupervisorPorts, exclusive(s, s.openConfigured))
-	api.Handle(mux, api.SupervisorOpen, whenStarted(s, func(_ context.Context, req api.PortRequest) (agentbox.Port, error) {
+	api.Handle(mux, control.Ports, exclusive(s, s.openConfigured))
+	api.Handle(mux, control.Open, whenStarted(s, func(_ context.Context, req api.PortRequest) (agentbox.Port, error) {
 		return s.ports.open(req.Port, req.Host)
 	}))
-	api.Handle(mux, api.SupervisorClose, whenStarted(s, func(_ context.Context, req api.PortRequest) (api.None, error) {
+	api.Handle(mux, control.Close, whenStarted(s, func(_ context.Context, req api.PortRequest) (api.None, error) {
 		return api.None{}, s.ports.close(req.Port)
 	}))
 	s.handleJobs(mux)
@@ -96,9 +97,9 @@ func exclusive[Req any](s *Supervisor, f func(context.Context, Req) error) api.F
 const maxHelloAge = time.Second
 
 // attach gives the machine its workspace and everything configured, and so turns it into a box. The
-// policy must be in force already (SupervisorPolicy), since its services may reach out as soon as
+// policy must be in force already (control.Policy), since its services may reach out as soon as
 // they start.
-func (s *Supervisor) attach(ctx context.Context, req api.GuestConfig) error {
+func (s *Supervisor) attach(ctx context.Context, req control.GuestConfig) error {
 	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
 		return err
 	}
@@ -124,7 +125,7 @@ func (s *Supervisor) attach(ctx context.Context, req api.GuestConfig) error {
 // attachment is what the guest is told at an attach: names, environment, services, files and
 // trusted authorities. Own says that the machine becomes this box for good, as opposed to a
 // warm-up.
-func (s *Supervisor) attachment(req api.GuestConfig) (*protocol.AttachRequest, error) {
+func (s *Supervisor) attachment(req control.GuestConfig) (*protocol.AttachRequest, error) {
 	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env, Services: req.Services}
 	ca, err := s.ca()
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Supervisor) attachment(req api.GuestConfig) (*protocol.AttachRequest, e
 
 // becomeBox is the host's half of an attach, after the guest's: it opens the ports, starts the
 // lease and starts the clock of the limits.
-func (s *Supervisor) becomeBox(ctx context.Context, req api.GuestConfig) error {
+func (s *Supervisor) becomeBox(ctx context.Context, req control.GuestConfig) error {
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func warmUp(ctx context.Context, client *guest.Client) error {
 // pause saves the machine and ends it. The saved state is complete before the machine is killed,
 // and the machine does not run between the two: whenever the supervisor is killed, the box is
 // either still running or wholly saved. The caller holds op.
-func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
+func (s *Supervisor) pause(ctx context.Context, req control.SaveRequest) error {
 	if err := s.saveFrozen(ctx, req.Dir, vmm.InPlace); err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (s *Supervisor) pause(ctx context.Context, req api.SaveRequest) error {
 
 // save saves the machine with its disks and lets it go on. The machine stands still for as long as
 // copying its memory and disks takes.
-func (s *Supervisor) save(ctx context.Context, req api.SaveRequest) error {
+func (s *Supervisor) save(ctx context.Context, req control.SaveRequest) error {
 	how := vmm.WithDisks
 	if req.Fork {
 		how = vmm.Transient
@@ -264,7 +265,7 @@ func (s *Supervisor) thaw(ctx context.Context) error {
 
 // stopAnytime is stop that also ends a machine which has not started yet, and may still wait for
 // its daemon.
-func (s *Supervisor) stopAnytime(ctx context.Context, req api.StopRequest, progress agentbox.Progress) (api.None, error) {
+func (s *Supervisor) stopAnytime(ctx context.Context, req control.StopRequest, progress agentbox.Progress) (api.None, error) {
 	select {
 	case <-s.started:
 	default:
@@ -276,7 +277,7 @@ func (s *Supervisor) stopAnytime(ctx context.Context, req api.StopRequest, progr
 // stop ends the machine: user processes first, then the workspace is synced and unmounted, then the
 // power goes. The workspace survives in any case; what was not synced within the grace may be lost,
 // as at a power failure.
-func (s *Supervisor) stop(ctx context.Context, req api.StopRequest) error {
+func (s *Supervisor) stop(ctx context.Context, req control.StopRequest) error {
 	if req.Grace > 0 && s.attached.Load() {
 		s.detach(ctx, req.Grace)
 	}

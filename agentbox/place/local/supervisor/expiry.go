@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 )
 
@@ -83,9 +83,9 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 
 // leaseStatus is the lease as a person sees it. The reason why it could not be paused is left out
 // while somebody works in the box.
-func (s *Supervisor) leaseStatus() api.LeaseStatus {
+func (s *Supervisor) leaseStatus() control.LeaseStatus {
 	left, workers, term := s.lease.remaining()
-	st := api.LeaseStatus{Left: max(left, 0), Term: term, Holders: workers}
+	st := control.LeaseStatus{Left: max(left, 0), Term: term, Holders: workers}
 	if why := s.pauseErr.Load(); why != nil && workers == 0 {
 		st.PauseError = *why
 	}

@@ -8,6 +8,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -30,7 +31,7 @@ func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg 
 // handleJobs serves the two calls about jobs that need the machine. The daemon answers all others
 // from files.
 func (s *Supervisor) handleJobs(mux *http.ServeMux) {
-	api.Handle(mux, api.SupervisorStartJob, whenStarted(s, func(ctx context.Context, req api.JobSpec) (api.JobStarted, error) {
+	api.Handle(mux, control.StartJob, whenStarted(s, func(ctx context.Context, req api.JobSpec) (api.JobStarted, error) {
 		refused, err := s.jobs.Start(ctx, job.Spec{ID: req.ID, Expect: req.Expect, JobSpec: protocol.JobSpec{
 			Argv: req.Argv, Dir: req.Dir, Env: req.Env, User: req.User, TTY: req.TTY, Term: req.Term, Columns: req.Columns, Rows: req.Rows, Input: req.Input,
 		}})
@@ -39,7 +40,7 @@ func (s *Supervisor) handleJobs(mux *http.ServeMux) {
 		}
 		return api.JobStarted{ID: req.ID, Refused: &api.JobRefusal{Status: refused.Status, Reason: refused.Error}}, nil
 	}))
-	api.Handle(mux, api.SupervisorSignalJob, whenStarted(s, func(ctx context.Context, req api.JobSignal) (api.None, error) {
+	api.Handle(mux, control.SignalJob, whenStarted(s, func(ctx context.Context, req api.JobSignal) (api.None, error) {
 		return api.None{}, s.jobs.Signal(ctx, req.ID, req.Signal)
 	}))
 }

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
@@ -31,7 +31,7 @@ import (
 // follow the greeting. What only watches comes last.
 func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Listener, wg *sync.WaitGroup) error {
 	begun := time.Now()
-	asked := sync.OnceValues(func() (api.StartRequest, error) { return s.awaitStart(ctx) })
+	asked := sync.OnceValues(func() (control.StartRequest, error) { return s.awaitStart(ctx) })
 	wg.Go(func() { _, _ = s.ca() }) // meanwhile; its users get the error
 	if s.cfg.Pending {
 		if _, err := asked(); err != nil {
@@ -72,7 +72,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 // greetGuest plugs the network in and greets the guest. If become is not nil, the guest becomes
 // that box during the greeting; nil is for a machine of the pool, and for one that was a box before
 // it was saved.
-func (s *Supervisor) greetGuest(ctx context.Context, become *api.GuestConfig) error {
+func (s *Supervisor) greetGuest(ctx context.Context, become *control.GuestConfig) error {
 	var attach *protocol.AttachRequest
 	if become != nil {
 		var err error
@@ -159,7 +159,7 @@ const startTimeout = 5 * time.Minute
 
 // awaitStart waits for the daemon's request to greet the guest, which says what box the machine
 // becomes. The error is Unavailable if none comes, or the supervisor is told to stop.
-func (s *Supervisor) awaitStart(ctx context.Context) (api.StartRequest, error) {
+func (s *Supervisor) awaitStart(ctx context.Context) (control.StartRequest, error) {
 	select {
 	case req := <-s.startRequests:
 		return req, nil
@@ -167,7 +167,7 @@ func (s *Supervisor) awaitStart(ctx context.Context) (api.StartRequest, error) {
 	case <-ctx.Done():
 	case <-time.After(startTimeout):
 	}
-	return api.StartRequest{}, agentbox.Errorf(agentbox.Unavailable, "box %s: nobody asked for its machine", s.cfg.Box)
+	return control.StartRequest{}, agentbox.Errorf(agentbox.Unavailable, "box %s: nobody asked for its machine", s.cfg.Box)
 }
 
 // startMachine boots the machine, or restores it from the inherited template, from a saved state, or

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 )
 
@@ -30,14 +30,14 @@ func (m endedMachine) Err() error            { return m.err }
 // A daemon that was killed between starting a supervisor and wanting its machine must not keep the
 // next one waiting.
 func TestStopWhileAwaitingStart(t *testing.T) {
-	s := &Supervisor{startRequests: make(chan api.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
+	s := &Supervisor{startRequests: make(chan control.StartRequest), started: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		_, s.startErr = s.awaitStart(t.Context())
 		close(s.started)
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	if _, err := s.stopAnytime(ctx, api.StopRequest{}, nil); agentbox.CodeOf(err) != agentbox.Unavailable || ctx.Err() != nil {
+	if _, err := s.stopAnytime(ctx, control.StopRequest{}, nil); agentbox.CodeOf(err) != agentbox.Unavailable || ctx.Err() != nil {
 		t.Error(err)
 	}
 }
@@ -72,15 +72,15 @@ func TestStatusDuringAttach(t *testing.T) {
 	close(s.started)
 	var asked sync.WaitGroup
 	asked.Go(func() {
-		if _, err := s.status(t.Context(), api.StatusRequest{}); err != nil {
+		if _, err := s.status(t.Context(), control.StatusRequest{}); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := s.becomeBox(t.Context(), api.GuestConfig{Lease: time.Hour}); err != nil {
+	if err := s.becomeBox(t.Context(), control.GuestConfig{Lease: time.Hour}); err != nil {
 		t.Error(err)
 	}
 	asked.Wait()
-	if st, err := s.status(t.Context(), api.StatusRequest{}); err != nil || !st.Configured {
+	if st, err := s.status(t.Context(), control.StatusRequest{}); err != nil || !st.Configured {
 		t.Errorf("%+v, %v", st, err)
 	}
 }

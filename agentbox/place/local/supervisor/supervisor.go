@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/drivers"
 	"agentbox/policy/gateway"
 	"agentbox/vmm"
@@ -45,9 +45,9 @@ type Supervisor struct {
 	jobs       *job.Hub // made when the machine runs
 	accounting *accounting
 
-	startRequests chan api.StartRequest // the daemon's request to greet the guest
-	greetedAt     time.Time             // when the guest was; written before started is closed
-	started       chan struct{}         // closed when the machine answers or startErr is set
+	startRequests chan control.StartRequest // the daemon's request to greet the guest
+	greetedAt     time.Time                 // when the guest was; written before started is closed
+	started       chan struct{}             // closed when the machine answers or startErr is set
 	startErr      error
 
 	pauseErr atomic.Pointer[string] // why it could not be paused when its lease ended
@@ -117,7 +117,7 @@ func newSupervisor(cfg Config, log *slog.Logger) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		cfg: cfg, names: cfg.names(), log: log, driver: driver,
-		startRequests: make(chan api.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
+		startRequests: make(chan control.StartRequest, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.attached.Store(cfg.Saved != "") // a saved machine had its workspace already
 	s.meter = newMeter(s.cpuTime, s.noteLimit)
@@ -201,7 +201,7 @@ func (s *Supervisor) awaitEnd(ctx context.Context) error {
 	case <-ctx.Done():
 		s.op.Lock()
 		defer s.op.Unlock()
-		return s.stop(context.WithoutCancel(ctx), api.StopRequest{Grace: signalGrace})
+		return s.stop(context.WithoutCancel(ctx), control.StopRequest{Grace: signalGrace})
 	case <-s.machine.Done():
 		s.end(machineEnd(s.machine.Err()))
 	case <-s.ended:
@@ -257,11 +257,11 @@ func (s *Supervisor) waitStarted(ctx context.Context) error {
 
 // status waits for the machine to answer, and returns what this process knows. The guest is asked
 // if the request wants that; if it does not answer, only its part is missing.
-func (s *Supervisor) status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
+func (s *Supervisor) status(ctx context.Context, req control.StatusRequest) (control.Status, error) {
 	if err := s.waitStarted(ctx); err != nil {
-		return api.SupervisorStatus{}, err
+		return control.Status{}, err
 	}
-	st := api.SupervisorStatus{
+	st := control.Status{
 		PID: os.Getpid(), Life: s.cfg.Life, Configured: s.attached.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
 		NoNetworkCard: s.network == nil, AuditLogFailed: s.guard.failed.Load(), Lease: s.leaseStatus(),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/place/local/control"
 )
 
 // Ask calls the supervisor of a box, without progress. If the supervisor has ended, the error says
@@ -54,42 +55,42 @@ func EndedError(id string, end agentbox.End) *agentbox.Error {
 
 // Status is a supervisor's report of itself and, on request, of its guest. It waits while the
 // machine starts.
-func (s *Supervisor) Status(ctx context.Context, req api.StatusRequest) (api.SupervisorStatus, error) {
-	return api.Call(ctx, s.Client, api.SupervisorShow, req, nil)
+func (s *Supervisor) Status(ctx context.Context, req control.StatusRequest) (control.Status, error) {
+	return api.Call(ctx, s.Client, control.Show, req, nil)
 }
 
 // Save saves the state of the machine, which goes on.
-func (s *Supervisor) Save(ctx context.Context, req api.SaveRequest) error {
-	_, err := Ask(ctx, s, api.SupervisorSave, req)
+func (s *Supervisor) Save(ctx context.Context, req control.SaveRequest) error {
+	_, err := Ask(ctx, s, control.Save, req)
 	return err
 }
 
 // ApplyPolicy puts in force what compose returns. compose is called with the lock held, so of two
 // calls the one that composed later is in force in the end.
-func (s *Supervisor) ApplyPolicy(ctx context.Context, compose func() (api.PolicyInForce, error)) error {
+func (s *Supervisor) ApplyPolicy(ctx context.Context, compose func() (control.PolicyInForce, error)) error {
 	s.policy.Lock()
 	defer s.policy.Unlock()
 	req, err := compose()
 	if err != nil {
 		return err
 	}
-	_, err = api.Call(ctx, s.Client, api.SupervisorPolicy, req, nil)
+	_, err = api.Call(ctx, s.Client, control.Policy, req, nil)
 	return err
 }
 
 // Forward opens configured ports.
 func (s *Supervisor) Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error {
-	_, err := Ask(ctx, s, api.SupervisorPorts, ports)
+	_, err := Ask(ctx, s, control.Ports, ports)
 	return err
 }
 
 // OpenPort forwards a port to the host's loopback and returns its address.
 func (s *Supervisor) OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error) {
-	return Ask(ctx, s, api.SupervisorOpen, req)
+	return Ask(ctx, s, control.Open, req)
 }
 
 // ClosePort ends a forwarding.
 func (s *Supervisor) ClosePort(ctx context.Context, req api.PortRequest) error {
-	_, err := Ask(ctx, s, api.SupervisorClose, req)
+	_, err := Ask(ctx, s, control.Close, req)
 	return err
 }

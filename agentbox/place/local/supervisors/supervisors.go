@@ -25,6 +25,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/vmm"
 )
@@ -170,7 +171,7 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 	s := &Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
 	watch(func() {
 		// Returns when the supervisor or ctx ends.
-		_, _ = api.Call(ctx, s.Client, api.SupervisorWait, api.None{}, nil)
+		_, _ = api.Call(ctx, s.Client, control.Wait, api.None{}, nil)
 		if ctx.Err() == nil {
 			s.end()
 		}
@@ -218,7 +219,7 @@ func (s *Supervisor) Stop(grace time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), grace+stopTimeout)
 	defer cancel()
-	_, callErr := api.Call(ctx, s.Client, api.SupervisorStop, api.StopRequest{Grace: grace}, nil)
+	_, callErr := api.Call(ctx, s.Client, control.Stop, control.StopRequest{Grace: grace}, nil)
 	if callErr == nil {
 		select {
 		case <-s.Done:

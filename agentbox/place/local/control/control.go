@@ -1,9 +1,10 @@
-package api
+package control
 
 import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
@@ -12,35 +13,39 @@ import (
 
 // The calls that a supervisor answers on its own socket. Only the daemon makes them.
 var (
-	// SupervisorStart lets the machine become ready, and returns when it answers. It is idempotent.
-	SupervisorStart = Endpoint[StartRequest, SupervisorStatus]{"/v1/start"}
-	// SupervisorConfigure turns the machine into a box.
-	SupervisorConfigure = Endpoint[GuestConfig, None]{"/v1/configure"}
-	// SupervisorShow waits for the machine to start. A silent guest only leaves its part out.
-	SupervisorShow = Endpoint[StatusRequest, SupervisorStatus]{"/v1/status"}
-	// SupervisorWait returns when the machine has ended.
-	SupervisorWait = Endpoint[None, None]{"/v1/wait"}
-	// SupervisorHold prepares a machine for the pool, and stops its CPUs until SupervisorConfigure.
-	SupervisorHold = Endpoint[None, None]{"/v1/hold"}
-	// SupervisorPause saves the machine, and then ends it and the supervisor.
-	SupervisorPause = Endpoint[SaveRequest, None]{"/v1/pause"}
-	// SupervisorSave saves the machine with its disks. It stands still meanwhile, and then goes on.
-	SupervisorSave = Endpoint[SaveRequest, None]{"/v1/save"}
-	// SupervisorStop also ends a machine that has not started yet.
-	SupervisorStop = Endpoint[StopRequest, None]{"/v1/stop"}
-	// SupervisorLease renews the lease.
-	SupervisorLease = Endpoint[LeaseRequest, None]{"/v1/lease"}
-	// SupervisorPorts forwards the configured ports.
-	SupervisorPorts = Endpoint[[]agentbox.ConfiguredPort, None]{"/v1/port/configured"}
-	// SupervisorOpen forwards one more port.
-	SupervisorOpen = Endpoint[PortRequest, agentbox.Port]{"/v1/port/open"}
-	// SupervisorClose ends a forwarding.
-	SupervisorClose = Endpoint[PortRequest, None]{"/v1/port/close"}
-	// SupervisorPolicy replaces the policy.
-	SupervisorPolicy = Endpoint[PolicyInForce, None]{"/v1/policy"}
-	// SupervisorAccount updates the consumption of a task's box and its service logs, in the box's
+	// Start lets the machine become ready, and returns when it answers. It is idempotent.
+	Start = api.Endpoint[StartRequest, Status]{Path: "/v1/start"}
+	// Configure turns the machine into a box.
+	Configure = api.Endpoint[GuestConfig, api.None]{Path: "/v1/configure"}
+	// Show waits for the machine to start. A silent guest only leaves its part out.
+	Show = api.Endpoint[StatusRequest, Status]{Path: "/v1/status"}
+	// Wait returns when the machine has ended.
+	Wait = api.Endpoint[api.None, api.None]{Path: "/v1/wait"}
+	// Hold prepares a machine for the pool, and stops its CPUs until Configure.
+	Hold = api.Endpoint[api.None, api.None]{Path: "/v1/hold"}
+	// Pause saves the machine, and then ends it and the supervisor.
+	Pause = api.Endpoint[SaveRequest, api.None]{Path: "/v1/pause"}
+	// Save saves the machine with its disks. It stands still meanwhile, and then goes on.
+	Save = api.Endpoint[SaveRequest, api.None]{Path: "/v1/save"}
+	// Stop also ends a machine that has not started yet.
+	Stop = api.Endpoint[StopRequest, api.None]{Path: "/v1/stop"}
+	// Lease renews the lease.
+	Lease = api.Endpoint[LeaseRequest, api.None]{Path: "/v1/lease"}
+	// Ports forwards the configured ports.
+	Ports = api.Endpoint[[]agentbox.ConfiguredPort, api.None]{Path: "/v1/port/configured"}
+	// Open forwards one more port.
+	Open = api.Endpoint[api.PortRequest, agentbox.Port]{Path: "/v1/port/open"}
+	// Close ends a forwarding.
+	Close = api.Endpoint[api.PortRequest, api.None]{Path: "/v1/port/close"}
+	// Policy replaces the policy.
+	Policy = api.Endpoint[PolicyInForce, api.None]{Path: "/v1/policy"}
+	// Account updates the consumption of a task's box and its service logs, in the box's
 	// directory.
-	SupervisorAccount = Endpoint[None, None]{"/v1/account"}
+	Account = api.Endpoint[api.None, api.None]{Path: "/v1/account"}
+	// StartJob is api.StartJob, in the box of this supervisor.
+	StartJob = api.Endpoint[api.JobSpec, api.JobStarted]{Path: "/v1/job/start"}
+	// SignalJob is api.SignalJob, in the box of this supervisor.
+	SignalJob = api.Endpoint[api.JobSignal, api.None]{Path: "/v1/job/signal"}
 )
 
 // StatusRequest asks what runs. Guest and Processes cost extra time; without either, the answer
@@ -61,7 +66,7 @@ type StartRequest struct {
 }
 
 // GuestConfig turns a restored machine into a box: it gets its workspace, environment, services
-// and ports. The policy must already be in force (SupervisorPolicy), because services start with
+// and ports. The policy must already be in force (Policy), because services start with
 // this call.
 type GuestConfig struct {
 	Hostname string                    `json:"hostname"`
@@ -107,8 +112,8 @@ type Limits struct {
 	Rates  *cost.Table `json:"rates,omitempty"`
 }
 
-// SupervisorStatus is what a supervisor knows about its machine.
-type SupervisorStatus struct {
+// Status is what a supervisor knows about its machine.
+type Status struct {
 	PID int `json:"pid"`
 	// Machine has the process IDs of the machine, if StatusRequest.Processes asked for them.
 	Machine []int `json:"machine"`

@@ -1,4 +1,4 @@
-package api
+package control
 
 import (
 	"cmp"
@@ -6,24 +6,25 @@ import (
 	"encoding/json"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 )
 
-// formerAccount is SupervisorAccount as builds up to 0e3ba6c8 call it.
-var formerAccount = Endpoint[None, None]{"/v1/testify"}
+// formerAccount is Account as builds up to 0e3ba6c8 call it.
+var formerAccount = api.Endpoint[api.None, api.None]{Path: "/v1/testify"}
 
-// WriteAccount calls SupervisorAccount of a supervisor of any build.
-func WriteAccount(ctx context.Context, c *Client) error {
-	_, err := Call(ctx, c, SupervisorAccount, None{}, nil)
-	if agentbox.CodeOf(err) == agentbox.Unavailable && !IsUnreachable(err) {
-		_, err = Call(ctx, c, formerAccount, None{}, nil)
+// WriteAccount calls Account of a supervisor of any build.
+func WriteAccount(ctx context.Context, c *api.Client) error {
+	_, err := api.Call(ctx, c, Account, api.None{}, nil)
+	if agentbox.CodeOf(err) == agentbox.Unavailable && !api.IsUnreachable(err) {
+		_, err = api.Call(ctx, c, formerAccount, api.None{}, nil)
 	}
 	return err
 }
 
 // UnmarshalJSON also reads the words of a supervisor of a build up to 0e3ba6c8, which outlives the
 // daemon that started it.
-func (s *SupervisorStatus) UnmarshalJSON(b []byte) error {
-	type plain SupervisorStatus
+func (s *Status) UnmarshalJSON(b []byte) error {
+	type plain Status
 	former := struct {
 		*plain
 		Attached, Unlogged bool
