@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/templates"
 	"agentbox/vmm/kernel"
 )
 

@@ -11,8 +11,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place/local/templates"
 )
 
 // Rollback takes a box back to a checkpoint, the latest if none is named: memory, processes,

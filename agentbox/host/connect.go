@@ -7,7 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/templates"
 )
 
 // guestWorkspace is the workspace in every box, whatever the checkout is called, so that paths in

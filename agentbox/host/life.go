@@ -5,7 +5,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/templates"
 )
 
 // findRunning finds a box and makes sure that it runs.

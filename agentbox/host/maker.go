@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/remotes"
 	"agentbox/agentbox/host/staging"
-	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"

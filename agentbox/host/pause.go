@@ -9,9 +9,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place/local/templates"
 )
 
 // Pause saves a box's machine to disk and ends it; nothing of it stays in memory. Pausing a paused

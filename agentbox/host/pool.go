@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/templates"
 )
 
 // makePooled starts a machine, greets its guest, warms it up with an empty workspace and stops its

@@ -11,8 +11,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/host/templates"
 	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place/local/templates"
 	"agentbox/vmm"
 )
 

@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/host/templates"
+	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
