@@ -18,9 +18,10 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
-	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/layers/entries"
+	"agentbox/agentbox/place/local"
 	"agentbox/agentbox/place/local/drivers"
+	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/team/membership"
@@ -127,7 +128,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	}
 	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, sources: sources{hosting.Sources}}
 	d.hostDoctor = doctor.Doctor{
-		Dir: cfg.Home.Dir, Chooser: isolation.Chooser{Driver: hosting.Driver}, Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
+		Dir: cfg.Home.Dir, Chooser: manager.Kinds(), Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: shared.key, tasks: d.tasks}
 	d.queue = task.NewQueue(ctx, task.Config{
@@ -142,15 +143,24 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	return d, nil
 }
 
-// hostConfig returns the configuration for boxes: the programs that git remotes and boxes run, and
-// drivers that are each opened once.
+// hostConfig returns the configuration for boxes: the program that git remotes run, and the places,
+// whose drivers are each opened once.
 func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
 	self, err := os.Executable()
 	kernels := drivers.NewKernels(cfg.Home, cfg.Log)
 	kernels.Team = shared.team
+	open := func(parts host.PlaceParts) (host.Places, error) {
+		l := &local.Local{
+			Home: cfg.Home, Program: filepath.Join(filepath.Dir(self), home.SupervisorProgram), Driver: cacheDrivers(kernels.Open),
+			Images: parts.Images, Context: parts.Context, Go: parts.Go, Log: cfg.Log,
+		}
+		var err error
+		l.Templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: l.Driver, Images: parts.Images, Team: shared.team, Log: cfg.Log})
+		return host.Places{Kind: l.Kind, Discard: l.Discard, Templates: l.Templates}, err
+	}
 	return host.Config{
-		Home: cfg.Home, Client: cfg.Client, Supervisor: filepath.Join(filepath.Dir(self), home.SupervisorProgram), Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
-		Driver: cacheDrivers(kernels.Open),
+		Home: cfg.Home, Client: cfg.Client, Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
+		Places: open,
 		Kernel: kernels.Dir,
 	}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -40,7 +41,12 @@ func OpenFiles(ctx context.Context, client *ssh.Client, user string) (*Files, er
 		ch.Close()
 		return nil, err
 	}
-	g := newGuard(ch)
+	return NewFiles(ctx, ch)
+}
+
+// NewFiles is OpenFiles over a stream that has an SFTP server at its other end. It closes the stream.
+func NewFiles(ctx context.Context, stream io.ReadWriteCloser) (*Files, error) {
+	g := newGuard(stream)
 	stop := context.AfterFunc(ctx, func() { g.fail(context.Cause(ctx)) })
 	c, err := sftp.NewClientPipe(g, g, sftp.UseConcurrentWrites(true), sftp.UseFstat(true))
 	if err != nil {
@@ -186,7 +192,7 @@ const (
 // channel. The timer runs exactly while an answer is owed: each request has one. Whatever arrives
 // starts it over, the next request does not. mu guards the fields below it.
 type guard struct {
-	ssh.Channel
+	io.ReadWriteCloser
 	timer *time.Timer
 
 	mu       sync.Mutex
@@ -200,9 +206,9 @@ type guard struct {
 // stallTime is how long an SFTP request may take; writing to a busy disk can be slow.
 const stallTime = 2 * AnswerTimeout
 
-// newGuard guards a channel; the first write starts its timer.
-func newGuard(ch ssh.Channel) *guard {
-	g := &guard{Channel: ch}
+// newGuard guards a stream; the first write starts its timer.
+func newGuard(stream io.ReadWriteCloser) *guard {
+	g := &guard{ReadWriteCloser: stream}
 	g.timer = time.AfterFunc(stallTime, func() { g.fail(noAnswerError("answer a file request")) })
 	g.timer.Stop()
 	return g
@@ -210,7 +216,7 @@ func newGuard(ch ssh.Channel) *guard {
 
 // Read gives the server more time with whatever arrives: it shows that the session lives.
 func (g *guard) Read(p []byte) (int, error) {
-	n, err := g.Channel.Read(p)
+	n, err := g.ReadWriteCloser.Read(p)
 	g.mu.Lock()
 	g.listed += g.answers.names(p[:n])
 	tooMany := g.listed > maxListing
@@ -282,7 +288,7 @@ func (g *guard) Write(p []byte) (int, error) {
 		g.timer.Reset(stallTime)
 	}
 	g.mu.Unlock()
-	return g.Channel.Write(p)
+	return g.ReadWriteCloser.Write(p)
 }
 
 // fail ends the session. explain returns the first cause.
@@ -292,13 +298,13 @@ func (g *guard) fail(cause error) {
 		g.cause = cause
 	}
 	g.mu.Unlock()
-	g.Channel.Close()
+	g.ReadWriteCloser.Close()
 }
 
 // Close ends the session without a cause: its user is done.
 func (g *guard) Close() error {
 	g.timer.Stop()
-	return g.Channel.Close()
+	return g.ReadWriteCloser.Close()
 }
 
 // explain replaces the errors of a session that failed by its cause.

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place"
 )
 
 // adoption takes over what an earlier daemon left. That daemon may have been stopped, killed at any
@@ -24,6 +22,7 @@ type adoption struct {
 	disk     disk
 	machines *machines
 	remove   func(*box) error
+	discard  func(agentbox.BoxID) error // removes what is left of a box without a record
 }
 
 // all takes over every box. Running boxes go on; half-made and half-removed ones are removed, and
@@ -36,8 +35,11 @@ func (a adoption) all() error {
 	for _, e := range entries {
 		path := filepath.Join(a.boxes.home.Boxes(), e.Name())
 		if strings.HasSuffix(e.Name(), ".removed") {
-			// Its kind is not known; gVisor is the one that leaves files of other users.
-			if err := a.disk.removeTree(agentbox.GVisor, path); err != nil {
+			id, err := agentbox.ParseBoxID(strings.TrimSuffix(e.Name(), ".removed"))
+			if err == nil {
+				err = a.discard(id)
+			}
+			if err != nil {
 				a.machines.log.Error("cannot finish removing a box", "directory", path, "error", err)
 			}
 			continue
@@ -62,35 +64,40 @@ func (a adoption) all() error {
 // table before anything that can fail, so that it is listed, and a failed removal is retried by
 // tidy.
 func (a adoption) box(id agentbox.BoxID) error {
-	names := a.boxes.home.Box(id)
-	rec, err := readRecord(names.Record())
+	rec, err := readRecord(a.boxes.home.Box(id).Record())
 	if errors.Is(err, os.ErrNotExist) {
-		return errors.Join(supervisors.KillHolder(names.Lock()), os.RemoveAll(names.Dir), os.RemoveAll(names.Run))
+		return a.discard(id)
 	}
 	if err != nil {
 		return err
 	}
 	b := &box{rec: rec}
-	s, err := supervisors.Adopt(a.machines.ctx, names, a.machines.running.Go)
+	kind, err := a.disk.kind(rec)
 	if err != nil {
+		return err
+	}
+	p, err := kind.Recover(a.machines.ctx, rec.spec())
+	none := agentbox.CodeOf(err) == agentbox.NotFound
+	if err != nil && !none {
 		return err
 	}
 	a.boxes.put(b)
 	// remove ends the machine, so it has to know it. Nothing follows a machine that is removed.
 	if rec.Phase != phaseReady {
-		b.sup = s
+		b.live = p
 		return a.remove(b)
 	}
-	if s != nil && a.orphaned(rec, s) {
-		if err := s.Stop(supervisors.Grace); err != nil {
+	switch {
+	case none:
+		a.machines.recordPastEnd(b, agentbox.AsError(err).End)
+	case a.orphaned(rec, p):
+		if err := p.Stop(stopGrace); err != nil {
 			return err
 		}
-		s = nil
-	}
-	if s != nil {
-		a.machines.follow(b, s)
-	} else {
-		a.machines.recordPastExit(b)
+		end, _ := p.End()
+		a.machines.recordPastEnd(b, &end)
+	default:
+		a.machines.follow(b, p)
 	}
 	return a.settle(b)
 }
@@ -103,10 +110,10 @@ const adoptTimeout = 30 * time.Second
 // before it attached the workspace, or belongs to a life that the record does not name, as after an
 // interrupted rollback. Such a machine is ended, and the next use of the box starts a new life. A
 // supervisor that does not answer counts as orphaned too, because nobody could use it.
-func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
+func (a adoption) orphaned(rec record, p place.Place) bool {
 	ctx, cancel := context.WithTimeout(a.machines.ctx, adoptTimeout)
 	defer cancel()
-	st, err := s.Status(ctx, control.StatusRequest{})
+	st, err := p.Status(ctx, place.Question{})
 	return err != nil || !st.Configured || st.Life != rec.Life
 }
 
@@ -114,23 +121,22 @@ func (a adoption) orphaned(rec record, s *supervisors.Supervisor) bool {
 // continue from. docs/internals/architecture.md lists what each operation may leave.
 func (a adoption) settle(b *box) error {
 	rec := b.record()
-	names := rec.names(a.boxes.home)
-	if b.supervisor() != nil {
-		// What it was restored from is out of date. A directory Saved is not: the supervisor makes it
-		// when it pauses the box, perhaps right now.
-		return errors.Join(os.RemoveAll(names.Resuming()), a.disk.sweep(rec))
+	if b.place() != nil {
+		// What it was restored from is out of date. What is Whole is not: the place makes it when the
+		// box is paused, perhaps right now.
+		return errors.Join(a.disk.dropKept(rec, false), a.disk.sweep(rec, false))
 	}
-	_, err := os.Stat(names.Resuming())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	kept, err := a.disk.kept(rec)
+	if err != nil {
 		return fmt.Errorf("clean up after a resume: %w", err)
 	}
-	if err == nil {
+	if kept == place.Spent {
 		// A resume was cut short, and the machine may have run on the disks since.
 		if err := a.machines.dropMemory(b); err != nil {
 			return err
 		}
 	}
-	return errors.Join(a.disk.sweepSaves(rec), a.disk.sweep(rec))
+	return errors.Join(a.disk.dropKept(rec, false), a.disk.sweep(rec, true))
 }
 
 // dropOrphanRuns removes the socket directories of boxes that no longer exist. The path of a socket
@@ -151,7 +157,7 @@ func (a adoption) dropOrphanRuns() error {
 		names := a.boxes.home.Box(id)
 		// A box whose record cannot be read, perhaps of a later version, is left alone.
 		if _, err := os.Lstat(names.Dir); !known && errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, supervisors.KillHolder(names.Lock()), os.RemoveAll(names.Run))
+			errs = append(errs, a.discard(id))
 		}
 	}
 	return errors.Join(errs...)

@@ -71,7 +71,7 @@ func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agen
 // agents that have no conversations in the box.
 func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) (without []string) {
 	rec := b.record()
-	if len(rec.Histories) == 0 || b.supervisor() == nil {
+	if len(rec.Histories) == 0 || b.place() == nil {
 		return nil
 	}
 	places := map[string]conversations.Place{}
@@ -90,7 +90,7 @@ const wakeTimeout = 30 * time.Second
 // at a limit. A box that cannot be woken loses them, and the user is told. The caller holds op. The
 // only error is that of ctx: somebody who interrupts has lost nothing yet.
 func (m *Manager) keepLastHistory(ctx context.Context, b *box, progress agentbox.Progress) error {
-	if rec := b.record(); len(rec.Histories) > 0 && rec.Phase == phaseReady && b.state(m.home) == agentbox.Paused {
+	if rec := b.record(); len(rec.Histories) > 0 && rec.Phase == phaseReady && b.state(m.disk) == agentbox.Paused {
 		waking, cancel := context.WithTimeoutCause(ctx, wakeTimeout, agentbox.Errorf(agentbox.Unavailable, "it takes longer than %s", wakeTimeout))
 		if err := m.resume(waking, b, progress); err != nil && ctx.Err() == nil {
 			m.log.Warn("cannot wake a box to keep its agents' history", "box", rec.Box.ID, "error", err)

@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"os/user"
 	"sync"
@@ -11,8 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place"
 )
 
 // box is one box in memory.
@@ -27,8 +24,8 @@ type box struct {
 	writing sync.Mutex // held from a change of the record until it is on disk, so that the latest one is
 	mu      sync.Mutex
 	rec     record
-	sup     *supervisors.Supervisor // nil without a machine
-	renewed time.Time               // when its lease last was
+	live    place.Place // nil without a machine
+	renewed time.Time   // when its lease last was
 }
 
 // record returns a copy of the record. Its maps and slices are shared and must not be written to.
@@ -38,12 +35,12 @@ func (b *box) record() record {
 	return b.rec
 }
 
-// supervisor returns the supervisor of the box's machine, nil without one. The machine may end at
-// any moment, so callers ask once and keep the answer.
-func (b *box) supervisor() *supervisors.Supervisor {
+// place returns the box's place, nil if its life has ended. It may end at any moment, so callers ask
+// once and keep the answer.
+func (b *box) place() place.Place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.sup
+	return b.live
 }
 
 // set changes fields under mu; f must not block.
@@ -79,39 +76,47 @@ func (b *box) commit(h home.Home, rec record) error {
 	return nil
 }
 
-// state derives the state from facts: Running with a live supervisor, Paused with a complete save,
-// else Stopped. describe adds Waiting for people who look.
-func (b *box) state(h home.Home) agentbox.State {
+// state derives the state from facts: Running with a live place, Paused with a complete save, else
+// Stopped. describe adds Waiting for people who look.
+func (b *box) state(d disk) agentbox.State {
 	rec := b.record()
-	if b.supervisor() != nil {
+	if b.place() != nil {
 		return agentbox.Running
 	}
-	// On any other error the save may exist. A box that is taken for stopped would start afresh and
-	// drop it.
-	if _, err := os.Stat(rec.names(h).Saved()); errors.Is(err, fs.ErrNotExist) {
+	// After an error the save may exist. A box that is taken for stopped would start afresh and drop
+	// it.
+	if kept, err := d.kept(rec); err == nil && kept != place.Whole {
 		return agentbox.Stopped
 	}
 	return agentbox.Paused
 }
 
-// end ends the box's machine, if it has one: user processes are ended and the workspace is synced
-// within supervisors.Grace. Callers hold op. The exception is policyBox.Stop, because a machine
-// with a revoked policy must not wait for its turn.
-func (b *box) end() error {
-	s := b.supervisor()
-	if err := s.Stop(supervisors.Grace); err != nil {
+// stopGrace is how long user processes get to end and the workspace to be synced, where a user waits.
+const stopGrace = 5 * time.Second
+
+// end ends the box's life, if it has one: user processes are ended and the workspace is synced within
+// stopGrace. Callers hold op. The exception is policyBox.Stop, because a machine with a revoked
+// policy must not wait for its turn.
+func (b *box) end() error { return b.endWithin(stopGrace) }
+
+func (b *box) endWithin(grace time.Duration) error {
+	p := b.place()
+	if p == nil {
+		return nil
+	}
+	if err := p.Stop(grace); err != nil {
 		return err
 	}
-	b.ended(s)
+	b.ended(p)
 	return nil
 }
 
-// ended forgets a machine that has ended, if it is still the box's. machines.onExit then does not
+// ended forgets a place that has ended, if it is still the box's. machines.onExit then does not
 // record an end that somebody asked for.
-func (b *box) ended(s *supervisors.Supervisor) {
+func (b *box) ended(p place.Place) {
 	b.set(func(b *box) {
-		if b.sup == s {
-			b.sup = nil
+		if b.live == p {
+			b.live = nil
 		}
 	})
 }
@@ -141,14 +146,13 @@ func owner() string {
 // need not do it each time.
 const renewEvery = time.Minute
 
-// renew restarts the lease, which the supervisor enforces.
+// renew restarts the lease, which the place enforces.
 func (b *box) renew(ctx context.Context) error {
-	s := b.supervisor()
-	if s == nil || !b.renewalDue(renewEvery) {
+	leaser, ok := b.place().(place.Leaser)
+	if !ok || !b.renewalDue(renewEvery) {
 		return nil
 	}
-	_, err := supervisors.Ask(ctx, s, control.Lease, control.LeaseRequest{Term: leaseTime})
-	return err
+	return leaser.Renew(ctx, leaseTime)
 }
 
 // renewalDue tells whether the last renewal is longer ago than every, and if so counts this call as

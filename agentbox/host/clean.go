@@ -57,21 +57,21 @@ func (c cleanBoxes) empty(ctx context.Context, img image.Image, progress agentbo
 // create makes a box from an image. The caller removes it. op is held only while the box is
 // assembled: what runs in it later needs its address alone.
 func (c cleanBoxes) create(ctx context.Context, img image.Image, from source.Source, progress agentbox.Progress) (setup.CleanBox, error) {
-	on := base{rec: c.model.newLike()}
-	on.rec.startFrom(img)
-	on.rec.Box.Cache, on.rec.SetupResult = agentbox.Digest{}, agentbox.Digest{}
-	if !on.rec.Cold {
+	rec := c.model.newLike()
+	rec.startFrom(img)
+	rec.Box.Cache, rec.SetupResult = agentbox.Digest{}, agentbox.Digest{}
+	if !rec.Cold {
 		var err error
-		if on.rec.Box.Template, on.template, err = c.templates.Open(ctx, on.rec.machine(c.home), progress); err != nil {
+		if rec.Box.Template, err = c.disk.key(ctx, rec, progress); err != nil {
 			return setup.CleanBox{}, err
 		}
 	}
-	b, err := c.lease(on, "", filepath.Base(c.model.Box.Directory), "setup")
+	b, err := c.lease(rec, "", filepath.Base(c.model.Box.Directory), "setup")
 	if err != nil {
 		return setup.CleanBox{}, err
 	}
 	b.op.Lock()
-	err = c.assemble(ctx, b, from, on, progress)
+	err = c.assemble(ctx, b, from, progress)
 	b.op.Unlock()
 	if err != nil {
 		return setup.CleanBox{}, errors.Join(agentbox.MarkNoSpace(err), c.remove(b))

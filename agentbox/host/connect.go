@@ -25,7 +25,7 @@ func (m *Manager) connection(rec record, subdir string) api.Connection {
 	return api.Connection{
 		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
 		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(rec.subject(m.home)),
-		Console: filepath.Join(rec.lifeDir(m.home), templates.ConsoleFile), Log: names.Log(), ServiceLog: serviceLogs,
+		Console: filepath.Join(names.Dir, rec.spec().LifeName(), templates.ConsoleFile), Log: names.Log(), ServiceLog: serviceLogs,
 	}
 }
 

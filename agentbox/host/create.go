@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/recipes"
 	"agentbox/agentbox/host/setup"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
@@ -88,20 +88,19 @@ func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progr
 // exists, and a failure of the repository's own commands does not remove it.
 func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
 	if !u.Templates { // there was no step for it
-		if u.rec.Box.Template, _, err = m.templates.Open(ctx, u.rec.machine(m.home), progress); err != nil {
+		if u.rec.Box.Template, err = m.disk.key(ctx, u.rec, progress); err != nil {
 			return err
 		}
 	}
 	u.rec.Limits = withTaskLimits(u.rec.Limits, u.Request.TaskLimits)
 	u.rec.SetUp = !u.rec.Box.Cache.IsZero() // its workspace will have what setup made
-	base := base{rec: u.rec, template: u.template}
-	b, err := m.maker.lease(base, u.Request.Name, filepath.Base(u.Directory), u.Repo.Branch)
+	b, err := m.maker.lease(u.rec, u.Request.Name, filepath.Base(u.Directory), u.Repo.Branch)
 	if err != nil {
 		return err
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if err := m.build(ctx, b, u.from, base, progress); err != nil {
+	if err := m.build(ctx, b, u.from, progress); err != nil {
 		return errors.Join(agentbox.MarkNoSpace(err), m.maker.removeLocked(b))
 	}
 	u.b = b
@@ -110,8 +109,8 @@ func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Pro
 
 // build assembles a box, and makes the pool hold machines like it, so that the next box of the same
 // key need not wait for one.
-func (m *Manager) build(ctx context.Context, b *box, from source.Source, base base, progress agentbox.Progress) error {
-	if err := m.maker.assemble(ctx, b, from, base, progress); err != nil {
+func (m *Manager) build(ctx context.Context, b *box, from source.Source, progress agentbox.Progress) error {
+	if err := m.maker.assemble(ctx, b, from, progress); err != nil {
 		return err
 	}
 	repo := from.Repo()
@@ -137,8 +136,8 @@ func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, overri
 
 // boxLimits is the limits of a box. A limit of time ends a run, and pauses any other box, to which
 // somebody may come back.
-func boxLimits(l config.Limits, run bool) control.Limits {
-	return control.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
+func boxLimits(l config.Limits, run bool) place.Limits {
+	return place.Limits{Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Pause: !run, Connections: l.Connections, Bytes: l.Bytes, Cost: l.Cost}
 }
 
 // defaultUser is the user of commands in images that agentbox made.

@@ -2,101 +2,121 @@ package host
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
-	"agentbox/vmm"
+	"agentbox/agentbox/place"
 )
 
-// disk keeps the files of boxes. It knows which files belong to which life and workspace. Of
-// machines it knows only that some kinds leave files that only their driver can take back.
+// disk keeps what boxes have beside their lives: the record here, the rest by asking their kind.
 type disk struct {
-	home   home.Home
-	driver func(agentbox.Isolation) (vmm.Driver, error)
-	ctx    context.Context // of the daemon, so that a caller who goes away does not stop it
+	home home.Home
+	open func(agentbox.Isolation) (place.Kind, error)
 }
 
-// reclaim makes this user the owner of everything below dir. Users of a gVisor guest have files on
-// the host; a machine gives them back when it ends, and one that was killed could not
-// (vmm.Reclaimer).
-func (d disk) reclaim(kind agentbox.Isolation, dir string) error {
-	driver, err := d.driver(kind)
-	if err != nil {
-		return err
-	}
-	if r, ok := driver.(vmm.Reclaimer); ok {
-		return r.Reclaim(d.ctx, dir)
-	}
-	return nil
+// kind is the kind of place that a box has.
+func (d disk) kind(rec record) (place.Kind, error) { return d.open(rec.Box.Isolation) }
+
+// keeper is the kind of a box if it keeps files of ended lives, else nil.
+func (d disk) keeper(rec record) (place.Keeper, error) {
+	kind, err := d.kind(rec)
+	keeper, _ := kind.(place.Keeper)
+	return keeper, err
 }
 
-// removeTree removes a directory of a box, even if machines left files of other users in it.
-func (d disk) removeTree(kind agentbox.Isolation, dir string) error {
-	err := os.RemoveAll(dir)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	if err := d.reclaim(kind, dir); err != nil {
-		return err
-	}
-	return os.RemoveAll(dir)
-}
-
-// makeDirs makes the directories of a box and of its present life.
-func (d disk) makeDirs(rec record) error {
-	names := rec.names(d.home)
-	return errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(rec.lifeDir(d.home), 0o700), os.MkdirAll(names.Run, 0o700))
-}
-
-// prepare makes the directories of a new life, then writes the record that names it, so that a
-// record never names a directory that does not exist. The caller holds the box's op.
+// prepare makes the directory of a box, then writes the record, which names a new life. The caller
+// holds the box's op.
 func (d disk) prepare(b *box, rec record) error {
-	if err := d.makeDirs(rec); err != nil {
+	if err := os.MkdirAll(rec.names(d.home).Dir, 0o700); err != nil {
 		return agentbox.MarkNoSpace(err)
 	}
 	return b.commit(d.home, rec)
 }
 
+// key gets ready what lives like the record's begin with, and returns its key.
+func (d disk) key(ctx context.Context, rec record, progress agentbox.Progress) (string, error) {
+	kind, err := d.kind(rec)
+	if p, ok := kind.(place.Preparer); ok {
+		return p.Prepare(ctx, rec.spec(), progress)
+	}
+	return "", err
+}
+
+// prepares tells whether key takes long for a kind.
+func (d disk) prepares(kind agentbox.Isolation) bool {
+	k, _ := d.open(kind)
+	p, ok := k.(place.Preparer)
+	return ok && p.Prepares()
+}
+
+// checkRestorable fails if what was saved of the box cannot be restored.
+func (d disk) checkRestorable(ctx context.Context, rec record) error {
+	kind, err := d.kind(rec)
+	if p, ok := kind.(place.Preparer); ok {
+		return p.CheckRestorable(ctx, rec.spec())
+	}
+	return err
+}
+
+// saver returns the ability to save the box's place, if what is saved could be restored. what says
+// what was to be done to the box.
+func (d disk) saver(ctx context.Context, b *box, what string) (place.Saver, error) {
+	rec, p := b.record(), b.place()
+	if p == nil {
+		return nil, notRunning(rec)
+	}
+	kind, err := d.kind(rec)
+	if err != nil {
+		return nil, err
+	}
+	preparer, ok := kind.(place.Preparer)
+	saver, can := p.(place.Saver)
+	if !ok || !can {
+		return nil, agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: %s isolation does not save what runs", rec.Box.Name, what, rec.Box.Isolation)
+	}
+	return saver, preparer.CheckSavable(ctx, rec.spec(), what)
+}
+
+// kept says what is kept of a paused box.
+func (d disk) kept(rec record) (place.Kept, error) {
+	keeper, err := d.keeper(rec)
+	if keeper == nil {
+		return place.Nothing, err
+	}
+	return keeper.Kept(rec.Box.ID)
+}
+
+// dropKept drops what is kept of a paused box if nothing fits it any more, or in any case.
+func (d disk) dropKept(rec record, whole bool) error {
+	keeper, err := d.keeper(rec)
+	if keeper == nil {
+		return err
+	}
+	return keeper.DropKept(rec.Box.ID, whole)
+}
+
+// reclaim takes back the files of a life that was killed.
+func (d disk) reclaim(rec record) error {
+	keeper, err := d.keeper(rec)
+	if keeper == nil {
+		return err
+	}
+	return keeper.Reclaim(rec.spec())
+}
+
 // sweep removes the files of earlier lives and workspaces, and temporary files of interrupted
-// operations. No operation on the box may be under way.
-func (d disk) sweep(rec record) error {
-	return d.removeMatches(rec, "life-*", "workspace-*", "staging", ".tmp-*")
-}
-
-// sweepSaves removes saved states that were never completed, and checkpoints that the record does
-// not name because the daemon died before it did. The machine must have ended: while it runs, one of
-// them may be under way.
-func (d disk) sweepSaves(rec record) error {
-	return d.removeMatches(rec, ".*.tmp-*", "checkpoints/*")
-}
-
-// removeMatches removes what matches the patterns below the box's directory, except its present
-// life, its workspace and its checkpoints.
-func (d disk) removeMatches(rec record, patterns ...string) error {
-	keep := []string{rec.lifeDir(d.home), rec.workspacePath(d.home)}
+// operations; with saves also saves that were never completed, and checkpoints that the record does
+// not name because the daemon died before it did. No operation on the box may be under way, and with
+// saves it has no live place: one of them may be under way there.
+func (d disk) sweep(rec record, saves bool) error {
+	keeper, err := d.keeper(rec)
+	if keeper == nil {
+		return err
+	}
+	var names []string
 	for _, c := range rec.Box.Checkpoint {
-		keep = append(keep, filepath.Join(rec.names(d.home).Checkpoints(), c.ID))
+		names = append(names, c.ID)
 	}
-	var errs []error
-	for _, pattern := range patterns {
-		found, err := filepath.Glob(filepath.Join(rec.names(d.home).Dir, pattern))
-		errs = append(errs, err)
-		for _, path := range found {
-			if !slices.Contains(keep, path) {
-				errs = append(errs, d.removeTree(rec.Box.Isolation, path))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// dropSaved removes the saved machine of a paused box, if there is one.
-func (d disk) dropSaved(rec record) error {
-	names := rec.names(d.home)
-	return errors.Join(os.RemoveAll(names.Saved()), os.RemoveAll(names.Resuming()))
+	return keeper.Tidy(rec.spec(), saves, names)
 }

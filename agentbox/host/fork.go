@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/workspace"
 )
 
@@ -35,8 +35,8 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	parent.op.Lock()
 	release := sync.OnceFunc(parent.op.Unlock)
 	defer release()
-	prec := parent.record()
-	if err := m.templates.CheckSavable(ctx, prec.machine(m.home), prec.Box.Template, "forked"); err != nil {
+	saver, err := m.disk.saver(ctx, parent, "forked")
+	if err != nil {
 		return agentbox.Box{}, err
 	}
 	child, err := m.maker.childRecord(parent, req.Name)
@@ -47,7 +47,12 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	defer child.op.Unlock()
 	save := func() error {
 		defer release()
-		return saveTo(ctx, parent, child.record().names(m.home).Saved(), progress)
+		end := progress.Begin("save", parent.record().Box.Name)
+		if err := saver.Fork(ctx, child.record().Box.ID); err != nil {
+			return err
+		}
+		end("")
+		return nil
 	}
 	if err := m.maker.startChild(ctx, child, save, progress); err != nil {
 		return agentbox.Box{}, errors.Join(agentbox.MarkNoSpace(err), m.maker.removeLocked(child))
@@ -61,7 +66,7 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 // checkpoints. The caller holds the parent's op.
 func (m *maker) childRecord(parent *box, name string) (*box, error) {
 	prec := parent.record()
-	if parent.supervisor() == nil {
+	if parent.place() == nil {
 		return nil, notRunning(prec)
 	}
 	rec := prec.newLike()
@@ -81,21 +86,6 @@ func (m *maker) childRecord(parent *box, name string) (*box, error) {
 		return nil, errors.Join(agentbox.MarkNoSpace(err), m.removeLocked(child))
 	}
 	return child, nil
-}
-
-// saveTo saves a box to the directory that a child is restored from. The box stands still
-// meanwhile.
-func saveTo(ctx context.Context, parent *box, dir string, progress agentbox.Progress) error {
-	prec, s := parent.record(), parent.supervisor()
-	if s == nil {
-		return notRunning(prec)
-	}
-	end := progress.Begin("save", prec.Box.Name)
-	if err := s.Save(ctx, control.SaveRequest{Dir: dir, Fork: true}); err != nil {
-		return err
-	}
-	end("")
-	return nil
 }
 
 // copyBaseline copies the record of what was uncommitted when the parent began.
@@ -125,15 +115,13 @@ func copyAuthority(parent, child home.Box) error {
 // remote.
 func (m *maker) startChild(ctx context.Context, child *box, save func() error, progress agentbox.Progress) error {
 	rec := child.record()
-	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
-	if err != nil {
+	if err := m.disk.checkRestorable(ctx, rec); err != nil {
 		return err
 	}
-	saved := rec.names(m.home).Saved()
-	if err := m.machines.start(ctx, child, launch{template: template, saved: saved, complete: save}, progress); err != nil {
+	if err := m.machines.start(ctx, child, launch{from: place.From{Forked: true}, complete: save}, progress); err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(saved), m.machines.restored(ctx, child, progress)); err != nil {
+	if err := errors.Join(m.disk.dropKept(rec, true), m.machines.restored(ctx, child, progress)); err != nil {
 		return err
 	}
 	repo, err := workspace.Describe(ctx, rec.Box.Directory)

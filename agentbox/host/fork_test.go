@@ -3,7 +3,8 @@ package host
 import (
 	"testing"
 
-	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place"
+	"agentbox/agentbox/place/placetest"
 )
 
 // Nobody removes the fork of a task's box, and its user comes back to it: limits pause it.
@@ -13,7 +14,7 @@ func TestForkOfTaskBox(t *testing.T) {
 	rec := newTestRecord("mine")
 	rec.Task, rec.Limits.Wall = true, 1
 	write(t, h, rec)
-	child, err := m.maker.childRecord(&box{rec: rec, sup: &supervisors.Supervisor{}}, "copy")
+	child, err := m.maker.childRecord(&box{rec: rec, live: live(t, rec)}, "copy")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,4 +25,14 @@ func TestForkOfTaskBox(t *testing.T) {
 	if onDisk, err := readRecord(got.names(h).Record()); err != nil || onDisk.Task || onDisk.Phase != phaseNew {
 		t.Errorf("%+v, %v", onDisk, err)
 	}
+}
+
+// live is a place of a box in which nothing runs.
+func live(t *testing.T, rec record) place.Place {
+	t.Helper()
+	p, err := (&placetest.Fake{Dir: t.TempDir()}).Create(t.Context(), rec.spec(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -5,7 +5,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/place/local/templates"
 )
 
 // findRunning finds a box and makes sure that it runs.
@@ -26,7 +25,7 @@ func (m *Manager) ensureRunning(ctx context.Context, b *box, progress agentbox.P
 	if b.record().Phase != phaseReady {
 		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
 	}
-	switch b.state(m.home) {
+	switch b.state(m.disk) {
 	case agentbox.Running:
 		return b.renew(ctx)
 	case agentbox.Paused:
@@ -47,22 +46,21 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 	}
 	rec.Life++
 	rec.Box.Lease, rec.Box.Ended, rec.StartErr, rec.StartDue = newLease(), nil, "", true
-	rec.Cold = rec.Cold && m.templates.ForKind(rec.Box.Isolation) // an older agentbox recorded it for all kinds
-	var template *templates.Template
+	rec.Cold = rec.Cold && m.disk.prepares(rec.Box.Isolation) // an older agentbox recorded it for all kinds
 	if !rec.Cold {
-		if rec.Box.Template, template, err = m.templates.Open(ctx, rec.machine(m.home), progress); err != nil {
+		if rec.Box.Template, err = m.disk.key(ctx, rec, progress); err != nil {
 			return err
 		}
 	}
 	if err := m.disk.prepare(b, rec); err != nil {
 		return err
 	}
-	if err := m.machines.start(ctx, b, launch{template: template, complete: workspaceReady}, progress); err != nil {
+	if err := m.machines.start(ctx, b, launch{complete: workspaceReady}, progress); err != nil {
 		return agentbox.MarkNoSpace(err)
 	}
 	reportPorts(ctx, b, progress)
 	// Only now: until the new machine answers, the files of the last one help to find what is wrong.
-	if err := m.disk.sweep(rec); err != nil {
+	if err := m.disk.sweep(rec, false); err != nil {
 		return err
 	}
 	return m.onStart(ctx, b, progress)

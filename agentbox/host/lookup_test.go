@@ -10,7 +10,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
@@ -86,7 +85,7 @@ func TestConcurrentBoxesGetDistinctNames(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := m.maker.lease(base{rec: record{Life: 1}}, "", "app", "main"); err != nil {
+			if _, err := m.maker.lease(record{Life: 1}, "", "app", "main"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -105,16 +104,14 @@ func TestTakenNameRemovesMachine(t *testing.T) {
 	h := newHome(t)
 	write(t, h, newTestRecord("mine"))
 	m := manage(t, h)
-	gone := make(chan struct{})
-	close(gone)
 	rec := newTestRecord("")
 	names := write(t, h, rec)
-	machine := &box{rec: rec, sup: &supervisors.Supervisor{Client: api.NewClient(h.Socket()), Done: gone, Box: names}}
+	machine := &box{rec: rec, live: live(t, rec)}
 	m.boxes.put(machine)
 	if err := m.pool.Put("t", machine); err != nil {
 		t.Fatal(err)
 	}
-	_, err := m.maker.lease(base{rec: record{Box: agentbox.Box{Template: "t"}}}, "mine")
+	_, err := m.maker.lease(record{Box: agentbox.Box{Template: "t"}}, "mine")
 	if agentbox.CodeOf(err) != agentbox.Exists {
 		t.Errorf("got %v", err)
 	}

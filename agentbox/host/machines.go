@@ -8,38 +8,21 @@ import (
 	"sync"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/serving"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisor"
-	"agentbox/agentbox/place/local/supervisors"
-	"agentbox/agentbox/place/local/templates"
-	"agentbox/vmm"
-	"agentbox/vmm/image"
-	"agentbox/vmm/partial"
+	"agentbox/agentbox/place"
 )
 
-// machines starts the machines of boxes, applies policies to them, follows them and records how
-// they end. It knows nothing of how boxes are made or found.
+// machines starts the places of boxes, applies policies to them, follows them and records how they
+// end. It knows nothing of how boxes are made or found.
 type machines struct {
 	home     home.Home
 	disk     disk
-	images   lazyImages
 	policies policyEnforcer
-	// spawn starts a supervisor process.
-	spawn   func(cfg supervisor.Config, template vmm.Template) (*supervisors.Supervisor, error)
-	log     *slog.Logger
-	ctx     context.Context // of the daemon; following ends with it
-	running *sync.WaitGroup // goroutines that follow
-}
-
-// lazyImages are images of which only a part is here (images.Images). A machine can start from one
-// if its supervisor knows which blocks are here and asks for the others.
-type lazyImages interface {
-	Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error)
-	Partial(ctx context.Context, img image.Image) (partial.Image, error)
+	log      *slog.Logger
+	ctx      context.Context // of the daemon; following ends with it
+	running  *sync.WaitGroup // goroutines that follow
 }
 
 // policyEnforcer has the policies of boxes (egress.Policies). Enforce must have succeeded before a
@@ -50,75 +33,54 @@ type policyEnforcer interface {
 	Packages(ctx context.Context, suite string) (env, files map[string]string)
 }
 
-// launch says what a life starts from. The zero launch is a cold boot of a machine that does not
-// become a box yet.
+// launch says what a life starts from, besides the record. The zero launch does not become a box yet.
 type launch struct {
-	template *templates.Template // nil: the machine boots, unless there is a saved state
-	saved    string              // directory of a state, relative to the template if there is one; "" for none
-	// complete waits until what the machine needs is there: the saved state that it is restored
-	// from, or the workspace with which it becomes the box. The machine starts meanwhile. nil means
-	// that there is nothing to wait for, and a machine without a saved state does not become the
-	// box.
+	from place.From
+	// complete waits until what the place needs is there: the saved state that it is restored from,
+	// or the workspace with which it becomes the box. The place begins meanwhile. nil means that
+	// there is nothing to wait for, and a place that is not restored does not become the box.
 	complete func() error
-	// resume: saved is the box's own pause. The machine starts only after the daemon has said so.
-	resume bool
 }
 
 // becomesBox tells whether the guest becomes the box while it starts.
-func (l launch) becomesBox() bool { return l.saved == "" && l.complete != nil }
+func (l launch) becomesBox() bool { return !l.from.Restores() && l.complete != nil }
 
 // start starts the box's present life and returns when the guest answers. The caller holds op and
-// has written the record, which names the life's directory. If start fails, the machine has ended,
-// and the caller restores the record.
+// has written the record, which names the life. If start fails, the place has ended, and the caller
+// restores the record.
 func (m *machines) start(ctx context.Context, b *box, from launch, progress agentbox.Progress) error {
 	rec := b.record()
-	step := "restore"
-	if from.template == nil && from.saved == "" {
-		step = "boot"
+	kind, err := m.disk.kind(rec)
+	if err != nil {
+		return err
+	}
+	spec := rec.spec()
+	spec.From = from.from
+	step := "boot"
+	if p, ok := kind.(place.Preparer); from.from.Restores() || ok && p.Prepares() && spec.Key != "" {
+		step = "restore"
 	}
 	end := progress.Begin(step, string(rec.Box.Isolation))
-	cfg := supervisor.Config{
-		Box: rec.Box.ID, Home: m.home.Dir, Isolation: rec.Box.Isolation, Life: rec.Life, Hostname: hostname(rec),
-		Spec: rec.spec(m.home), Template: from.template != nil, Saved: from.saved, Pending: from.saved != "" && (from.complete != nil || from.resume),
-		Resume: from.resume, Lease: leaseTime, Note: isolationNote(rec),
-	}
-	// nil: the image is complete.
-	img, err := m.images.Lazy(ctx, rec.Box.Isolation, rec.ImageFile, progress)
+	p, err := kind.Create(ctx, spec, progress)
 	if err != nil {
 		return err
 	}
-	if img != nil {
-		about, err := m.images.Partial(ctx, *img)
-		if err != nil {
-			return err
-		}
-		cfg.Image = &supervisor.LazyImage{Digest: img.Digest, Image: about}
+	if err := m.handshake(ctx, p, rec, from); err != nil {
+		return errors.Join(err, p.Stop(0))
 	}
-	var t vmm.Template
-	if from.template != nil {
-		t = from.template.Template
-	}
-	s, err := m.spawn(cfg, t)
-	if err != nil {
-		return err
-	}
-	if err := m.handshake(ctx, s, rec, from); err != nil {
-		return errors.Join(err, s.Stop(0))
-	}
-	m.follow(b, s)
+	m.follow(b, p)
 	end(rec.Box.Accel)
 	return nil
 }
 
-// handshake makes a supervisor greet its guest once everything the machine needs is there. The
-// policy is applied first, before the guest can send anything. If the supervisor has ended, the
-// error says why.
-func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec record, from launch) error {
-	var req control.StartRequest
+// handshake makes a place answer once everything it needs is there. The policy is applied first,
+// before the guest can send anything.
+func (m *machines) handshake(ctx context.Context, p place.Place, rec record, from launch) error {
+	var as *place.Identity
 	if from.becomesBox() {
 		var err error
-		if req.Guest, err = m.guestFor(ctx, s, rec); err != nil {
-			return s.Explain(ctx, err)
+		if as, err = m.identity(ctx, p, rec); err != nil {
+			return err
 		}
 	}
 	if from.complete != nil {
@@ -126,7 +88,7 @@ func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec
 			return err
 		}
 	}
-	if from.resume {
+	if from.from.Paused {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -134,10 +96,7 @@ func (m *machines) handshake(ctx context.Context, s *supervisors.Supervisor, rec
 		ctx, cancel = withGrace(ctx, resumeGrace)
 		defer cancel()
 	}
-	if _, err := api.Call(ctx, s.Client, control.Start, req, nil); err != nil {
-		return s.Explain(ctx, err)
-	}
-	return nil
+	return p.Start(ctx, as)
 }
 
 // isolationNote describes the isolation of a box for its audit log.
@@ -152,165 +111,157 @@ func isolationNote(rec record) string {
 	return note
 }
 
-// hostname is the guest's host name: the box's name, or agentbox for a machine of the pool, which
-// has no name yet.
-func hostname(rec record) string {
-	if rec.Box.Name != "" {
-		return rec.Box.Name
-	}
-	return "agentbox"
-}
-
-// started returns the supervisor of a machine that was started a moment ago. If it has ended since,
-// the error says why.
-func (m *machines) started(b *box) (*supervisors.Supervisor, error) {
-	rec, s := b.record(), b.supervisor()
-	if s == nil {
-		end := agentbox.End{Cause: agentbox.EndKilled}
+// started returns a place that was started a moment ago. If it has ended since, the error says why.
+func (m *machines) started(b *box) (place.Place, error) {
+	rec, p := b.record(), b.place()
+	if p == nil {
+		ended := agentbox.Errorf(agentbox.Unavailable, "box %s ended", rec.Box.ID)
+		ended.End = &agentbox.End{Cause: agentbox.EndKilled}
 		if rec.Box.Ended != nil {
-			end = *rec.Box.Ended
+			ended.End = rec.Box.Ended
 		}
-		return nil, supervisors.EndedError(rec.Box.ID.String(), end)
+		return nil, ended
 	}
-	return s, nil
+	return p, nil
 }
 
-// hold stops the CPUs of a machine of the pool until it is attached, so that it takes nothing from
+// hold stops the CPUs of a machine of the pool until it becomes a box, so that it takes nothing from
 // working boxes.
 func (m *machines) hold(ctx context.Context, b *box) error {
-	s, err := m.started(b)
-	if err == nil {
-		_, err = supervisors.Ask(ctx, s, control.Hold, api.None{})
+	p, err := m.started(b)
+	if err != nil {
+		return err
 	}
-	return err
+	holder, ok := p.(place.Holder)
+	if !ok {
+		return agentbox.Errorf(agentbox.Internal, "a place of kind %s cannot wait in the pool", b.record().Box.Isolation)
+	}
+	return holder.Hold(ctx)
 }
 
 // attach turns a machine of the pool into the box: the guest mounts the workspace, gets names and
 // environment, and starts services. The workspace must be complete.
 func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progress) error {
-	rec := b.record()
-	s, err := m.started(b)
+	p, err := m.started(b)
 	if err != nil {
 		return err
 	}
 	end := progress.Begin("attach", "workspace, services, ports")
-	req, err := m.guestFor(ctx, s, rec)
-	if err == nil {
-		_, err = api.Call(ctx, s.Client, control.Configure, *req, nil)
-	}
+	as, err := m.identity(ctx, p, b.record())
 	if err != nil {
-		return s.Explain(ctx, err)
+		return err
+	}
+	if err := p.Start(ctx, as); err != nil {
+		return err
 	}
 	end("")
 	return nil
 }
 
-// guestFor collects the configuration of a box for its guest. It applies the policy first,
-// because that must be in force before services start. Of variables with one name, the placeholder
-// of a secret wins over the configuration's value, and that over the one for package managers: no
-// configuration can put a plain value where a secret belongs.
-func (m *machines) guestFor(ctx context.Context, s *supervisors.Supervisor, rec record) (*control.GuestConfig, error) {
-	if err := m.policies.Enforce(ctx, s, rec.subject(m.home)); err != nil {
+// identity collects what makes a place the box. It applies the policy first, because that must be in
+// force before services start. Of variables with one name, the placeholder of a secret wins over the
+// configuration's value, and that over the one for package managers: no configuration can put a
+// plain value where a secret belongs. Where nothing enforces a policy, nothing replaces
+// placeholders, so the box gets none.
+func (m *machines) identity(ctx context.Context, p place.Place, rec record) (*place.Identity, error) {
+	as := &place.Identity{
+		Hostname: rec.spec().Hostname(), User: rec.User, Env: maps.Clone(rec.Guest.Env), Services: rec.Guest.Services, Ports: rec.Guest.Ports, Lease: leaseTime,
+	}
+	enforcer, ok := p.(place.Enforcer)
+	if !ok {
+		return as, nil
+	}
+	if err := m.policies.Enforce(ctx, enforcer, rec.subject(m.home)); err != nil {
 		return nil, err
 	}
-	packages, files := m.policies.Packages(ctx, rec.Suite)
-	env := maps.Clone(packages)
-	maps.Copy(env, rec.Guest.Env)
-	maps.Copy(env, m.policies.Placeholders(rec.subject(m.home)))
-	return &control.GuestConfig{
-		Hostname: hostname(rec), User: rec.User, Env: env, Files: files, Services: rec.Guest.Services,
-		Ports: rec.Guest.Ports, Lease: leaseTime, Roots: egress.MachineRoots(),
-	}, nil
+	as.Env, as.Files = m.policies.Packages(ctx, rec.Suite)
+	as.Env = maps.Clone(as.Env)
+	maps.Copy(as.Env, rec.Guest.Env)
+	maps.Copy(as.Env, m.policies.Placeholders(rec.subject(m.home)))
+	as.Roots = egress.MachineRoots()
+	return as, nil
 }
 
-// applyPolicy applies the policy of a box to its machine, if it has one. A machine of the pool gets
-// no policy: nothing leaves it until it is attached.
+// applyPolicy applies the policy of a box to its place, if it has one that can enforce it. A machine
+// of the pool gets no policy: nothing leaves it until it becomes a box.
 func (m *machines) applyPolicy(ctx context.Context, b *box) error {
-	rec, s := b.record(), b.supervisor()
-	if s == nil || rec.Phase == phasePool {
+	rec := b.record()
+	enforcer, ok := b.place().(place.Enforcer)
+	if !ok || rec.Phase == phasePool {
 		return nil
 	}
-	return m.policies.Enforce(ctx, s, rec.subject(m.home))
+	return m.policies.Enforce(ctx, enforcer, rec.subject(m.home))
 }
 
 // restored applies the policy to a machine that was restored as it was saved, and forwards its
 // ports again. The supervisor keeps both, so they are not part of the saved state.
 func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progress) error {
 	err := m.applyPolicy(ctx, b)
-	if s := b.supervisor(); s != nil {
-		err = errors.Join(err, serving.Reopen(ctx, s, b.record().Guest.Ports, progress))
+	if p, ok := b.place().(serving.Machine); ok {
+		err = errors.Join(err, serving.Reopen(ctx, p, b.record().Guest.Ports, progress))
 	}
 	return err
 }
 
 // reportPorts tells the user which configured ports of a box are forwarded from another port.
 func reportPorts(ctx context.Context, b *box, progress agentbox.Progress) {
-	if s := b.supervisor(); s != nil {
-		serving.ReportMoved(ctx, s, b.record().Guest.Ports, progress)
+	if p, ok := b.place().(serving.Machine); ok {
+		serving.ReportMoved(ctx, p, b.record().Guest.Ports, progress)
 	}
 }
 
 // status asks the guest of a box, which takes a while under emulation. If the machine has ended,
 // the error says why.
-func (m *machines) status(ctx context.Context, b *box) (control.Status, error) {
-	rec, s := b.record(), b.supervisor()
-	if s == nil {
-		return control.Status{}, notRunning(rec)
+func (m *machines) status(ctx context.Context, b *box) (place.Status, error) {
+	p := b.place()
+	if p == nil {
+		return place.Status{}, notRunning(b.record())
 	}
-	st, err := s.Status(ctx, control.StatusRequest{Guest: true})
-	return st, s.Explain(ctx, err)
+	return p.Status(ctx, place.Question{Guest: true})
 }
 
-// follow makes s the supervisor of the box's machine, and forgets it when it ends. Its goroutine
-// ends with the machine or the daemon; Manager.Close waits for it.
-func (m *machines) follow(b *box, s *supervisors.Supervisor) {
-	b.set(func(b *box) { b.sup = s })
+// follow makes p the place of the box, and forgets it when it ends. Its goroutine ends with the place
+// or the daemon; Manager.Close waits for it.
+func (m *machines) follow(b *box, p place.Place) {
+	b.set(func(b *box) { b.live = p })
 	m.running.Go(func() {
 		select {
-		case <-s.Done:
+		case <-p.Done():
 		case <-m.ctx.Done():
 			return
 		}
-		m.onExit(b, s)
+		m.onExit(b, p)
 	})
 }
 
-// onExit records why a machine ended if nobody asked it to. It does not hold op while it looks,
-// since an operation that holds op may be waiting for this end. Such an operation has cleared or
-// replaced b.sup, which tells onExit that the end was asked for.
-func (m *machines) onExit(b *box, s *supervisors.Supervisor) {
-	s.Client.Close()
+// onExit records why a place ended if nobody asked it to. It does not hold op while it looks, since
+// an operation that holds op may be waiting for this end. Such an operation has cleared or replaced
+// b.live, which tells onExit that the end was asked for.
+func (m *machines) onExit(b *box, p place.Place) {
 	rec := b.record()
-	exit, ok, err := s.Exit()
-	if err != nil {
-		m.log.Warn("cannot read why a supervisor ended", "box", rec.Box.ID, "error", err)
-	}
+	end, known := p.End()
 	b.set(func(b *box) {
-		if b.sup != s {
+		if b.live != p {
 			return // the end was asked for
 		}
-		b.sup = nil
-		if !ok {
+		b.live = nil
+		if !known {
 			b.rec.Box.Ended = &agentbox.End{Cause: agentbox.EndKilled}
-		} else if !exit.End.Requested() {
-			b.rec.Box.Ended = &exit.End
+		} else if !end.Requested() {
+			b.rec.Box.Ended = &end
 		}
 	})
-	m.log.Info("machine ended", "box", rec.Box.ID, "end", exit.End, "known", ok)
+	m.log.Info("machine ended", "box", rec.Box.ID, "end", end, "known", known)
 	m.persistEnd(b)
-	if !ok {
+	if !known {
 		m.reclaimAfterKill(b)
 	}
 }
 
-// recordPastExit records why a machine ended while no daemon ran.
-func (m *machines) recordPastExit(b *box) {
-	exit, ok, err := supervisor.TakeExit(b.record().names(m.home).Dir)
-	if err != nil {
-		m.log.Warn("cannot read why a supervisor ended", "box", b.record().Box.ID, "error", err)
-	}
-	if ok && !exit.End.Requested() {
-		b.set(func(b *box) { b.rec.Box.Ended = &exit.End })
+// recordPastEnd records why a machine ended while no daemon ran.
+func (m *machines) recordPastEnd(b *box, end *agentbox.End) {
+	if end != nil && !end.Requested() {
+		b.set(func(b *box) { b.rec.Box.Ended = end })
 		m.persistEnd(b)
 	}
 }
@@ -321,7 +272,7 @@ func (m *machines) persistEnd(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	rec := b.record()
-	if rec.Phase != phaseReady || rec.Box.Ended == nil || b.supervisor() != nil {
+	if rec.Phase != phaseReady || rec.Box.Ended == nil || b.place() != nil {
 		return
 	}
 	if err := b.change(m.home, func(*record) {}); err != nil {
@@ -335,10 +286,10 @@ func (m *machines) reclaimAfterKill(b *box) {
 	b.op.Lock()
 	defer b.op.Unlock()
 	rec := b.record()
-	if rec.Phase != phaseReady || b.supervisor() != nil {
+	if rec.Phase != phaseReady || b.place() != nil {
 		return
 	}
-	if err := m.disk.reclaim(rec.Box.Isolation, rec.workspacePath(m.home)); err != nil {
+	if err := m.disk.reclaim(rec); err != nil {
 		m.log.Warn("cannot reclaim a workspace", "box", rec.Box.ID, "error", err)
 	}
 }

@@ -4,29 +4,22 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisor"
-	"agentbox/agentbox/place/local/supervisors"
-	"agentbox/vmm"
-	"agentbox/vmm/image"
-	"agentbox/vmm/partial"
+	"agentbox/agentbox/place"
+	"agentbox/agentbox/place/placetest"
 )
 
-// fakePolicies governs every machine in the same way; its images are all here.
+// fakePolicies governs every machine in the same way.
 type fakePolicies struct{ why error }
 
 func (f fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
-	return m.ApplyPolicy(ctx, func() (control.PolicyInForce, error) { return control.PolicyInForce{}, f.why })
+	return m.ApplyPolicy(ctx, func() (place.Policy, error) { return place.Policy{}, f.why })
 }
 func (fakePolicies) Placeholders(egress.Subject) map[string]string {
 	return map[string]string{"TOKEN": "placeholder"}
@@ -34,75 +27,20 @@ func (fakePolicies) Placeholders(egress.Subject) map[string]string {
 func (fakePolicies) Packages(context.Context, string) (env, files map[string]string) {
 	return map[string]string{"A": "package's", "PIP": "there"}, nil
 }
-func (fakePolicies) Lazy(context.Context, agentbox.Isolation, string, agentbox.Progress) (*image.Image, error) {
-	return nil, nil
-}
-func (fakePolicies) Partial(context.Context, image.Image) (partial.Image, error) {
-	return partial.Image{}, errors.New("an image that is all here is asked for in part")
-}
 
-// calls are what a supervisor was asked, in order.
-type calls struct {
-	sync.Mutex
-	names []string
-	start control.StartRequest
-	// onStart stands for what a supervisor does with its machine when it is told to start; nil: all is
-	// well.
-	onStart func(supervisor.Config) error
-}
-
-func (c *calls) record(name string) {
-	c.Lock()
-	defer c.Unlock()
-	c.names = append(c.names, name)
-}
-
-// newTestMachines are machines of a home whose supervisors answer and remember what they were
-// asked.
-func newTestMachines(t *testing.T, h home.Home, why error) (*machines, *calls) {
+// newTestMachines are machines of a home whose places are a fake's.
+func newTestMachines(t *testing.T, h home.Home, why error) (*machines, *placetest.Fake) {
 	t.Helper()
-	c := &calls{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
-	start := func(cfg supervisor.Config, _ vmm.Template) (*supervisors.Supervisor, error) {
-		names := h.Box(cfg.Box)
-		l, err := net.Listen("unix", names.Control())
-		if err != nil {
-			return nil, err
-		}
-		s := &supervisors.Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
-		mux := http.NewServeMux()
-		api.Handle(mux, control.Policy, func(context.Context, control.PolicyInForce, agentbox.Progress) (api.None, error) {
-			c.record("policy")
-			return api.None{}, nil
-		})
-		api.Handle(mux, control.Start, func(_ context.Context, req control.StartRequest, _ agentbox.Progress) (control.Status, error) {
-			c.record("start")
-			c.start = req
-			if c.onStart != nil {
-				return control.Status{}, c.onStart(cfg)
-			}
-			return control.Status{}, nil
-		})
-		api.Handle(mux, control.Ports, func(context.Context, []agentbox.ConfiguredPort, agentbox.Progress) (api.None, error) {
-			return api.None{}, nil
-		})
-		api.Handle(mux, control.Show, func(context.Context, control.StatusRequest, agentbox.Progress) (control.Status, error) {
-			return control.Status{}, nil
-		})
-		api.Handle(mux, control.Stop, func(context.Context, control.StopRequest, agentbox.Progress) (api.None, error) {
-			c.record("stop")
-			close(s.Done)
-			return api.None{}, nil
-		})
-		server := &http.Server{Handler: mux}
-		go func() { _ = server.Serve(l) }()
-		t.Cleanup(func() { server.Close() })
-		return s, nil
-	}
-	m := &machines{home: h, disk: disk{home: h}, images: fakePolicies{}, policies: fakePolicies{why}, spawn: start, log: slog.New(slog.DiscardHandler), ctx: ctx, running: &running}
-	return m, c
+	fake := &placetest.Fake{Dir: t.TempDir()}
+	return &machines{home: h, disk: diskOf(h, fake), policies: fakePolicies{why}, log: slog.New(slog.DiscardHandler), ctx: ctx, running: &running}, fake
+}
+
+// diskOf is the disk of a home whose boxes are all of one kind.
+func diskOf(h home.Home, kind place.Kind) disk {
+	return disk{h, func(agentbox.Isolation) (place.Kind, error) { return kind, nil }}
 }
 
 // A machine that becomes a box as it starts has its policy before anything of the box runs, and is
@@ -111,16 +49,22 @@ func TestPolicyBeforeAttach(t *testing.T) {
 	h := newHome(t)
 	rec := newTestRecord("mine")
 	write(t, h, rec)
-	m, c := newTestMachines(t, h, nil)
+	m, fake := newTestMachines(t, h, nil)
 	b := &box{rec: rec}
-	complete := func() error { c.record("workspace"); return nil }
+	complete := func() error {
+		if got := fake.Calls(); !slices.Equal(got, []string{"policy"}) {
+			t.Errorf("before the workspace is complete: %v", got)
+		}
+		return nil
+	}
+	var at *place.Identity
+	fake.OnStart = func(_ place.Spec, as *place.Identity) error { at = as; return nil }
 	if err := m.start(t.Context(), b, launch{complete: complete}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"policy", "workspace", "start"}; !slices.Equal(c.names, want) || b.supervisor() == nil {
-		t.Errorf("%v, want %v; live %v", c.names, want, b.supervisor() != nil)
+	if got := fake.Calls(); !slices.Equal(got, []string{"start"}) || b.place() == nil {
+		t.Errorf("%v; live %v", got, b.place() != nil)
 	}
-	at := c.start.Guest
 	if at == nil || at.Hostname != "mine" || at.Env["A"] != "b" || at.Env["PIP"] != "there" || at.Env["TOKEN"] != "placeholder" {
 		t.Errorf("attached %+v", at)
 	}
@@ -132,13 +76,16 @@ func TestPooledMachineHasNoPolicy(t *testing.T) {
 	rec := newTestRecord("")
 	rec.Phase = phasePool
 	write(t, h, rec)
-	m, c := newTestMachines(t, h, nil)
+	m, fake := newTestMachines(t, h, nil)
+	var at *place.Identity
+	fake.OnStart = func(_ place.Spec, as *place.Identity) error { at = as; return nil }
 	b := &box{rec: rec}
 	if err := m.start(t.Context(), b, launch{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.applyPolicy(t.Context(), b); err != nil || !slices.Equal(c.names, []string{"start"}) || c.start.Guest != nil {
-		t.Errorf("%v, attached %v, %v", c.names, c.start.Guest, err)
+	err := m.applyPolicy(t.Context(), b)
+	if got := fake.Calls(); err != nil || !slices.Equal(got, []string{"start"}) || at != nil {
+		t.Errorf("%v, attached %v, %v", got, at, err)
 	}
 }
 
@@ -159,8 +106,8 @@ func TestFailedAttachStopsMachine(t *testing.T) {
 			m, asked := newTestMachines(t, h, c.policy)
 			b := &box{rec: rec}
 			err := m.start(t.Context(), b, launch{complete: func() error { return c.workspace }}, nil)
-			if !errors.Is(err, no) || !slices.Equal(asked.names, c.asked) || b.supervisor() != nil {
-				t.Errorf("%v, asked %v, live %v", err, asked.names, b.supervisor() != nil)
+			if got := asked.Calls(); !errors.Is(err, no) || !slices.Equal(got, c.asked) || b.place() != nil {
+				t.Errorf("%v, asked %v, live %v", err, got, b.place() != nil)
 			}
 		})
 	}

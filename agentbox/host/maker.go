@@ -16,46 +16,37 @@ import (
 	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
-	"agentbox/vmm"
 )
 
 // maker assembles boxes, from machines of the pool where there are any, and takes them apart. A box
 // that it began is either ready or removed, by it or by the next daemon, which recognizes it by
 // phaseNew in the record.
 type maker struct {
-	home      home.Home
-	boxes     *table
-	disk      disk
-	machines  *machines
-	templates *templates.Templates
-	pool      *templates.Pool[record, *box]
-	stager    staging.Stager
-	remotes   remotes.Remotes
-	sources   *source.Store
-	driver    func(agentbox.Isolation) (vmm.Driver, error)
+	home     home.Home
+	boxes    *table
+	disk     disk
+	machines *machines
+	pool     *templates.Pool[record, *box]
+	stager   staging.Stager
+	remotes  remotes.Remotes
+	sources  *source.Store
 
 	naming sync.Mutex // held while a box gets its name
-}
-
-// base is what a box starts from. All of it exists before the box does.
-type base struct {
-	rec      record
-	template *templates.Template // nil: it boots
 }
 
 // lease takes a machine of the pool for a new box, or makes a box without a machine. The box gets
 // the given name, or one made from parts. Afterwards it is in the table and on disk, in phaseNew.
 // It takes over the id of the pool's machine, whose sockets and files are named by it. If lease
 // fails, nothing is left.
-func (m *maker) lease(base base, name string, parts ...string) (*box, error) {
+func (m *maker) lease(of record, name string, parts ...string) (*box, error) {
 	var b *box
-	if base.rec.Box.Template != "" {
-		b, _ = m.pool.Take(base.rec.Box.Template)
+	if of.Box.Template != "" {
+		b, _ = m.pool.Take(of.Box.Template)
 	}
 	if b == nil {
 		b = &box{rec: record{Box: agentbox.Box{ID: agentbox.NewBoxID()}}}
 	}
-	rec := base.rec
+	rec := of
 	rec.Box.ID, rec.Box.Created = b.record().Box.ID, time.Now().UTC()
 	rec.Box.Lease, rec.Seed = newLease(), rand.Text()
 	if err := m.claim(b, rec, name, parts...); err != nil {
@@ -85,15 +76,15 @@ func (m *maker) claim(b *box, rec record, want string, parts ...string) error {
 // assemble makes the workspace and starts the machine at the same time, then gives the workspace to
 // the machine. The caller holds op. Both goroutines have ended when it returns; after an error the
 // caller erases the box. It returns when the guest has its workspace and has started its services.
-func (m *maker) assemble(ctx context.Context, b *box, from source.Source, base base, progress agentbox.Progress) error {
+func (m *maker) assemble(ctx context.Context, b *box, from source.Source, progress agentbox.Progress) error {
 	rec := b.record()
-	driver, err := m.driver(rec.Box.Isolation)
+	kind, err := m.disk.kind(rec)
 	if err != nil {
 		return err
 	}
-	// The machine opens the empty workspace and reads nothing of it before it is attached.
-	if b.supervisor() == nil {
-		if err := driver.ReserveWorkspace(ctx, rec.workspacePath(m.home), rec.Box.Disk); err != nil {
+	// The machine opens the empty workspace and reads nothing of it before it becomes the box.
+	if b.place() == nil {
+		if err := kind.Reserve(ctx, rec.spec()); err != nil {
 			return err
 		}
 	}
@@ -102,17 +93,17 @@ func (m *maker) assemble(ctx context.Context, b *box, from source.Source, base b
 	filled := make(chan struct{})
 	g.Go(func() error {
 		defer close(filled)
-		fillErr = m.stager.Fill(gctx, driver, rec.stagingTarget(m.home), from, progress)
+		fillErr = m.stager.Fill(gctx, kind, rec.stagingTarget(m.home), from, progress)
 		return fillErr
 	})
 	// A machine of the pool already runs and is attached below, when the files are complete. A new
 	// one waits for them while it starts (launch.complete).
-	pooled := b.supervisor() != nil
+	pooled := b.place() != nil
 	g.Go(func() error {
 		if pooled {
 			return nil
 		}
-		return m.machines.start(gctx, b, launch{template: base.template, complete: func() error { <-filled; return fillErr }}, progress)
+		return m.machines.start(gctx, b, launch{complete: func() error { <-filled; return fillErr }}, progress)
 	})
 	if err := g.Wait(); err != nil {
 		return err

@@ -25,13 +25,12 @@ import (
 	"agentbox/agentbox/host/setup"
 	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/work"
-	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/source"
-	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
 
@@ -49,12 +48,11 @@ type Team interface {
 
 // Config is what a Manager needs. It uses all of it for as long as it lives.
 type Config struct {
-	Home       home.Home
-	Client     string // path of the program that users run, for git remotes
-	Supervisor string // path of the supervisor's program
-	Images     *image.Store
-	// Driver opens the driver of a kind of machine; it may be called often.
-	Driver func(agentbox.Isolation) (vmm.Driver, error)
+	Home   home.Home
+	Client string // path of the program that users run, for git remotes
+	Images *image.Store
+	// Places opens the kinds of places.
+	Places func(PlaceParts) (Places, error)
 	// Kernel finds or fetches the guest kernel that override asks for, "" for the default.
 	Kernel  func(ctx context.Context, override string, progress agentbox.Progress) (dir string, err error)
 	Results setup.Results // what setup made, by key; nil: every box runs setup itself
@@ -64,6 +62,23 @@ type Config struct {
 	Team       Team // nil: this machine is in no team
 	Pool       int  // machines kept ready per key (Box.Template); -1 sizes it by this machine
 	Log        *slog.Logger
+}
+
+// PlaceParts is what places need of a Manager.
+type PlaceParts struct {
+	Images  *images.Images
+	Context context.Context // ends with the Manager
+	Go      func(func())    // runs what ends with Context
+}
+
+// Places are the kinds of places that a Manager's boxes have.
+type Places struct {
+	// Kind may be called often. Invalid if there is none of this name.
+	Kind func(agentbox.Isolation) (place.Kind, error)
+	// Discard ends and removes what is left of a box without a record.
+	Discard func(agentbox.BoxID) error
+	// Templates are what places of this machine begin with.
+	Templates *templates.Templates
 }
 
 // Manager keeps the boxes of one home. The daemon's lock ensures that one process at a time has a
@@ -87,6 +102,7 @@ type Manager struct {
 	consent       consent.Approvals
 	setup         *setup.Setup
 	conversations *conversations.Keeper
+	places        Places
 	templates     *templates.Templates
 	pool          *templates.Pool[record, *box]
 
@@ -115,14 +131,14 @@ type Parts struct {
 func New(cfg Config) (*Manager, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Manager{
-		home: cfg.Home, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel, chooser: isolation.Chooser{Driver: cfg.Driver},
-		boxes: newTable(cfg.Home), disk: disk{cfg.Home, cfg.Driver, ctx},
+		home: cfg.Home, kernel: cfg.Kernel, log: cfg.Log, ctx: ctx, cancel: cancel, boxes: newTable(cfg.Home),
 	}
+	m.chooser, m.disk = isolation.Chooser{Kind: m.kind}, disk{cfg.Home, m.kind}
 	// Boxes are adopted last, because that needs everything else.
 	m.makePolicyParts(cfg)
 	err := m.makeBoxParts(cfg)
 	if err == nil {
-		err = adoption{m.boxes, m.disk, m.machines, m.maker.remove}.all()
+		err = adoption{m.boxes, m.disk, m.machines, m.maker.remove, m.places.Discard}.all()
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -147,8 +163,9 @@ func New(cfg Config) (*Manager, error) {
 func (m *Manager) Close() error {
 	m.cancel()
 	m.pool.Drain()
-	m.templates.Close()
-	m.boxes.closeClients()
+	if m.templates != nil {
+		m.templates.Close()
+	}
 	m.Policies.Close()
 	m.running.Wait()
 	return m.Images.Close()
@@ -165,11 +182,8 @@ func (m *Manager) makePolicyParts(cfg Config) {
 		CheckAvailable: lost, Store: cfg.Images, ChunkStore: cfg.ChunkStore, UsedBy: m.boxes.boxesUsing, Home: cfg.Home.Dir, Log: cfg.Log,
 		HasPeers: func() bool { return cfg.Team != nil && cfg.Team.HasPeers() },
 		NeedsComplete: func(kind agentbox.Isolation) (why, err error) {
-			driver, err := cfg.Driver(kind)
-			if err != nil {
-				return nil, err
-			}
-			return images.ReadsBlocks(driver), nil
+			k, err := m.kind(kind)
+			return place.ReadsBlocks(k), err
 		},
 	})
 	store := project.NewStore(cfg.Home)
@@ -189,16 +203,17 @@ func (m *Manager) makePolicyParts(cfg Config) {
 // makeBoxParts makes the parts that create boxes and through which boxes are used. All of them
 // exist even if it fails.
 func (m *Manager) makeBoxParts(cfg Config) (err error) {
-	start := supervisors.Supervisors{Home: cfg.Home, Program: cfg.Supervisor}.Start
-	m.machines = &machines{home: cfg.Home, disk: m.disk, images: m.Images, policies: m.Policies, spawn: start, log: cfg.Log, ctx: m.ctx, running: &m.running}
-	m.templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: cfg.Driver, Images: m.Images, Team: cfg.Team, Log: cfg.Log})
+	m.machines = &machines{home: cfg.Home, disk: m.disk, policies: m.Policies, log: cfg.Log, ctx: m.ctx, running: &m.running}
+	if m.places, err = cfg.Places(PlaceParts{m.Images, m.ctx, m.running.Go}); m.places.Templates != nil {
+		m.templates = m.places.Templates
+	}
 	m.maker = &maker{
-		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines, templates: m.templates, driver: cfg.Driver,
+		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines,
 		stager:  staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log},
 		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Client, Log: cfg.Log}, sources: cfg.Sources,
 	}
 	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
-		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.supervisor() != nil }, Remove: m.maker.remove, Log: cfg.Log,
+		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.place() != nil }, Remove: m.maker.remove, Log: cfg.Log,
 	})
 	m.maker.pool = m.pool
 	m.conversations = &conversations.Keeper{Home: cfg.Home, Log: cfg.Log}
@@ -230,11 +245,21 @@ func machineOf(b *box, err error) (serving.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s := b.supervisor(); s != nil {
-		return s, nil
+	p := b.place()
+	if p == nil {
+		return nil, notRunning(b.record())
 	}
-	return nil, notRunning(b.record())
+	if m, ok := p.(serving.Machine); ok {
+		return m, nil
+	}
+	return nil, agentbox.Errorf(agentbox.Conflict, "%s isolation forwards no ports", b.record().Box.Isolation)
 }
+
+// kind is a kind of place. It may be called as soon as there are places.
+func (m *Manager) kind(of agentbox.Isolation) (place.Kind, error) { return m.places.Kind(of) }
+
+// Kinds are the kinds of places that boxes here can have.
+func (m *Manager) Kinds() isolation.Chooser { return m.chooser }
 
 // tidyEvery is how often failed removals are retried. They wait for a process to close a file, or
 // for disk space, so seconds are soon enough.

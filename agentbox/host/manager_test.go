@@ -10,7 +10,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place/local"
 	"agentbox/agentbox/place/local/supervisors/supervisortest"
+	"agentbox/agentbox/place/local/templates"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -48,8 +50,7 @@ func manage(t *testing.T, h home.Home) *Manager {
 		t.Fatal(err)
 	}
 	m, err := New(Config{
-		Home: h, Client: os.Args[0], Supervisor: os.Args[0], Images: images, Log: slog.New(slog.DiscardHandler),
-		Driver: func(agentbox.Isolation) (vmm.Driver, error) { return noMachines{}, nil },
+		Home: h, Client: os.Args[0], Images: images, Log: slog.New(slog.DiscardHandler), Places: withoutMachines(h),
 		Kernel: func(context.Context, string, agentbox.Progress) (string, error) { return "kernel", nil },
 	})
 	if err != nil {
@@ -61,6 +62,19 @@ func manage(t *testing.T, h home.Home) *Manager {
 		}
 	})
 	return m
+}
+
+// withoutMachines opens the places of this machine, whose driver starts no machine.
+func withoutMachines(h home.Home) func(PlaceParts) (Places, error) {
+	return func(parts PlaceParts) (Places, error) {
+		l := &local.Local{
+			Home: h, Program: os.Args[0], Images: parts.Images, Context: parts.Context, Go: parts.Go, Log: slog.New(slog.DiscardHandler),
+			Driver: func(agentbox.Isolation) (vmm.Driver, error) { return noMachines{}, nil },
+		}
+		var err error
+		l.Templates, err = templates.New(templates.Config{Home: h, Driver: l.Driver, Images: parts.Images, Log: l.Log})
+		return Places{Kind: l.Kind, Discard: l.Discard, Templates: l.Templates}, err
+	}
 }
 
 // newTestRecord is a record like those of real boxes.
@@ -79,8 +93,10 @@ func newTestRecord(name string) record {
 // write puts a box on disk as a daemon leaves it.
 func write(t *testing.T, h home.Home, rec record) home.Box {
 	t.Helper()
-	if err := (disk{home: h}).makeDirs(rec); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{rec.names(h).Dir, rec.names(h).Run} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := writeRecord(h, rec); err != nil {
 		t.Fatal(err)

@@ -1,17 +1,15 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisors"
-	"agentbox/agentbox/place/local/templates"
+	"agentbox/agentbox/place"
 )
 
 // Pause saves a box's machine to disk and ends it; nothing of it stays in memory. Pausing a paused
@@ -21,23 +19,20 @@ import (
 func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		rec := b.record()
-		if b.state(m.home) == agentbox.Paused {
+		if b.state(m.disk) == agentbox.Paused {
 			return nil
 		}
-		s := b.supervisor()
-		if s == nil {
-			return notRunning(rec)
-		}
-		if err := m.templates.CheckSavable(ctx, rec.machine(m.home), rec.Box.Template, "paused"); err != nil {
+		p := b.place()
+		saver, err := m.disk.saver(ctx, b, "paused")
+		if err != nil {
 			return err
 		}
 		m.keepHistory(ctx, b, progress)
 		end := progress.Begin("pause", rec.Box.Name)
-		if _, err := supervisors.Ask(ctx, s, control.Pause, control.SaveRequest{Dir: rec.names(m.home).Saved()}); err != nil {
-			return agentbox.MarkNoSpace(err)
+		if err := saver.Pause(ctx); err != nil {
+			return err
 		}
-		<-s.Done
-		b.ended(s)
+		b.ended(p)
 		end("")
 		return nil
 	})
@@ -79,16 +74,15 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 // resume restores the saved machine. The caller has the box to itself.
 func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
-	if _, err := os.Stat(rec.names(m.home).Saved()); err != nil {
-		return agentbox.Errorf(agentbox.Unavailable, "the saved machine of box %s cannot be read: %w", rec.Box.Name, err).
+	if kept, err := m.disk.kept(rec); kept != place.Whole {
+		return agentbox.Errorf(agentbox.Unavailable, "the saved machine of box %s cannot be read: %w", rec.Box.Name, cmp.Or(err, fs.ErrNotExist)).
 			WithHint("nothing was changed: try again when it can, or agentbox reset %s drops it and keeps the workspace", rec.Box.Name)
 	}
-	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
-	if err != nil {
+	if err := m.disk.checkRestorable(ctx, rec); err != nil {
 		return unrestorable(rec, err)
 	}
 	reportEnd(rec, progress)
-	return m.machines.resume(ctx, b, template, progress)
+	return m.machines.resume(ctx, b, progress)
 }
 
 // resume restores the saved machine of a box, over its template if there is one. The caller holds
@@ -97,18 +91,17 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 // The saved memory fits the disks only until the guest runs, so the supervisor renames it before
 // that, and back if the guest never ran. What still has its old name afterwards can be resumed
 // again; what has not is dropped, and the box is stopped with its workspace.
-func (m *machines) resume(ctx context.Context, b *box, template *templates.Template, progress agentbox.Progress) error {
+func (m *machines) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
-	names := rec.names(m.home)
-	if err := os.RemoveAll(names.Resuming()); err != nil { // one that could not be dropped
+	if err := m.disk.dropKept(rec, false); err != nil { // one that could not be dropped
 		return err
 	}
 	rec.Box.Lease, rec.Box.Ended = newLease(), nil
 	if err := m.disk.prepare(b, rec); err != nil {
 		return err
 	}
-	if err := m.start(ctx, b, launch{template: template, saved: names.Saved(), resume: true}, progress); err != nil {
-		if _, gone := os.Stat(names.Resuming()); !errors.Is(gone, fs.ErrNotExist) {
+	if err := m.start(ctx, b, launch{from: place.From{Paused: true}}, progress); err != nil {
+		if kept, unknown := m.disk.kept(rec); kept == place.Spent || unknown != nil {
 			return errors.Join(lostMemory(rec, err), m.dropMemory(b))
 		}
 		if agentbox.CodeOf(err) == agentbox.Corrupt {
@@ -118,7 +111,7 @@ func (m *machines) resume(ctx context.Context, b *box, template *templates.Templ
 	}
 	ctx, cancel := withGrace(ctx, resumeGrace)
 	defer cancel()
-	return errors.Join(os.RemoveAll(names.Resuming()), m.restored(ctx, b, progress))
+	return errors.Join(m.disk.dropKept(rec, false), m.restored(ctx, b, progress))
 }
 
 // dropMemory drops the saved memory of a box whose guest may have run since, and records why the
@@ -126,7 +119,7 @@ func (m *machines) resume(ctx context.Context, b *box, template *templates.Templ
 func (m *machines) dropMemory(b *box) error {
 	rec := b.record()
 	rec.Box.Ended = &agentbox.End{Cause: agentbox.EndResumed}
-	return errors.Join(os.RemoveAll(rec.names(m.home).Resuming()), b.commit(m.home, rec))
+	return errors.Join(m.disk.dropKept(rec, false), b.commit(m.home, rec))
 }
 
 // resumeGrace is how long a resume goes on for a caller who has gone away: to end a machine that

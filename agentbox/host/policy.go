@@ -7,7 +7,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 )
 
 // setApproved records the digest of the approved document that governs a box, "" for none. It does
@@ -42,7 +42,7 @@ func (p policyBoxes) Find(ctx context.Context, ref api.BoxRef) (agentbox.BoxID, 
 func (p policyBoxes) Running() []egress.Box {
 	var out []egress.Box
 	for _, b := range p.boxes.all() {
-		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.supervisor() != nil {
+		if rec := b.record(); rec.Phase != phasePool && rec.Phase != phaseRemoving && b.place() != nil {
 			out = append(out, policyBox{b, p.boxes.home, p.applyPolicy})
 		}
 	}
@@ -71,17 +71,17 @@ type policyBox struct {
 func (p policyBox) Name() string                    { return p.b.record().Box.Name }
 func (p policyBox) Subject() egress.Subject         { return p.b.record().subject(p.home) }
 func (p policyBox) Apply(ctx context.Context) error { return p.applyPolicy(ctx, p.b) }
-func (p policyBox) IsRunning() bool                 { return p.b.supervisor() != nil }
+func (p policyBox) IsRunning() bool                 { return p.b.place() != nil }
 func (p policyBox) Stop() error                     { return p.b.end() }
 
 // AuditLogFailed implements egress.Box.
 func (p policyBox) AuditLogFailed(ctx context.Context) bool {
-	s := p.b.supervisor()
-	if s == nil {
+	live := p.b.place()
+	if live == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	st, err := s.Status(ctx, control.StatusRequest{})
+	st, err := live.Status(ctx, place.Question{})
 	return err == nil && st.AuditLogFailed
 }

@@ -18,6 +18,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors/supervisortest"
 	"agentbox/policy"
@@ -26,7 +27,7 @@ import (
 // superviseFake answers for the machine of a box until it has ended, as far as a change of policy
 // needs; a child of ours holds the box's lock, as its supervisor does. enforce is what becomes of a
 // policy.
-func superviseFake(t *testing.T, rec record, names home.Box, enforce func(control.PolicyInForce) error) (ended <-chan struct{}) {
+func superviseFake(t *testing.T, rec record, names home.Box, enforce func(place.Policy) error) (ended <-chan struct{}) {
 	t.Helper()
 	_, _, ended = supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
 	l, err := net.Listen("unix", names.Control())
@@ -34,8 +35,8 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(contro
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	api.Handle(mux, control.Show, func(context.Context, control.StatusRequest, agentbox.Progress) (control.Status, error) {
-		return control.Status{Configured: true, Life: rec.Life, AuditLogFailed: rec.Box.Name == unlogged, NoNetworkCard: rec.Box.Name == noCard}, nil
+	api.Handle(mux, control.Show, func(context.Context, place.Question, agentbox.Progress) (control.Status, error) {
+		return control.Status{Status: place.Status{Configured: true, Life: rec.Life, AuditLogFailed: rec.Box.Name == unlogged, NoNetworkCard: rec.Box.Name == noCard}}, nil
 	})
 	api.Handle(mux, control.Wait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
 		select {
@@ -50,7 +51,7 @@ func superviseFake(t *testing.T, rec record, names home.Box, enforce func(contro
 		}
 		return api.None{}, nil
 	})
-	api.Handle(mux, control.Policy, func(_ context.Context, req control.PolicyInForce, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Policy, func(_ context.Context, req place.Policy, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, enforce(req)
 	})
 	server := &http.Server{Handler: mux}
@@ -125,7 +126,7 @@ func TestUnreachableBoxIsStoppedOnPolicyChange(t *testing.T) {
 	var told [2]atomic.Bool
 	for i, name := range []string{"follows", "being-made", "refuses"} {
 		rec := newTestRecord(name)
-		ended = append(ended, superviseFake(t, rec, write(t, h, rec), func(req control.PolicyInForce) error {
+		ended = append(ended, superviseFake(t, rec, write(t, h, rec), func(req place.Policy) error {
 			switch {
 			case !denies(req.Spec): // as it was before
 			case i == len(told):
@@ -168,7 +169,7 @@ func TestPolicyChangeWithoutNetwork(t *testing.T) {
 	known(t, h)
 	rec := newTestRecord(unlogged)
 	asked := make(chan struct{}, 8)
-	ended := superviseFake(t, rec, write(t, h, rec), func(control.PolicyInForce) error {
+	ended := superviseFake(t, rec, write(t, h, rec), func(place.Policy) error {
 		asked <- struct{}{}
 		return agentbox.Errorf(agentbox.NoSpace, "its audit log could not be written")
 	})
@@ -200,7 +201,7 @@ func TestAdoptSendsPolicy(t *testing.T) {
 	deny(t, manage(t, h))
 	rec := newTestRecord("mine")
 	told := make(chan struct{})
-	superviseFake(t, rec, write(t, h, rec), func(req control.PolicyInForce) error {
+	superviseFake(t, rec, write(t, h, rec), func(req place.Policy) error {
 		if denies(req.Spec) {
 			close(told)
 		}
@@ -217,7 +218,7 @@ func TestLatestPolicyWins(t *testing.T) {
 	rec := newTestRecord("mine")
 	begun, release, landed := make(chan struct{}), make(chan struct{}), make(chan bool, 2)
 	first := sync.OnceFunc(func() { close(begun); <-release })
-	superviseFake(t, rec, write(t, h, rec), func(req control.PolicyInForce) error {
+	superviseFake(t, rec, write(t, h, rec), func(req place.Policy) error {
 		if !denies(req.Spec) {
 			first()
 		}

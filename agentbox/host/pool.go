@@ -35,18 +35,17 @@ func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
 // startHeld starts the machine of a box of the pool and stops its CPUs.
 func (m *maker) startHeld(ctx context.Context, b *box) error {
 	rec := b.record()
-	template, err := m.templates.OpenKey(ctx, rec.machine(m.home), rec.Box.Template)
+	kind, err := m.disk.kind(rec)
 	if err != nil {
 		return err
 	}
-	driver, err := m.driver(rec.Box.Isolation)
-	if err != nil {
+	if err := m.disk.checkRestorable(ctx, rec); err != nil {
 		return err
 	}
-	if err := driver.NewWorkspace(ctx, rec.workspacePath(m.home), "", rec.Box.Disk); err != nil {
+	if err := kind.Fill(ctx, rec.spec(), nil); err != nil {
 		return err
 	}
-	if err := m.machines.start(ctx, b, launch{template: template}, nil); err != nil {
+	if err := m.machines.start(ctx, b, launch{}, nil); err != nil {
 		return err
 	}
 	return m.machines.hold(ctx, b)

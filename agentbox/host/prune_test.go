@@ -11,9 +11,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/agentbox/place/local/templates"
-	"agentbox/vmm"
+	"agentbox/agentbox/place/placetest"
 )
 
 // repository makes a checkout with one commit on main.
@@ -117,24 +116,24 @@ func TestPruneRemovesOnlyUnneeded(t *testing.T) {
 }
 
 // A box may be started between the moment at which it was found idle and the one at which it would
-// go. No Manager runs here: it would call the supervisor, which nothing is behind.
+// go.
 func TestPruneKeepsRestartedBox(t *testing.T) {
 	h := newHome(t)
 	rec := newTestRecord("mine")
 	names := write(t, h, rec)
 	boxes, b := newTable(h), &box{rec: rec}
 	boxes.put(b)
-	driver := func(agentbox.Isolation) (vmm.Driver, error) { return noMachines{}, nil }
-	m := &Manager{home: h, maker: &maker{home: h, boxes: boxes, disk: disk{h, driver, t.Context()}}}
+	fake := &placetest.Fake{Dir: t.TempDir()}
+	m := &Manager{home: h, maker: &maker{home: h, boxes: boxes, disk: diskOf(h, fake)}}
 	idle := prunableBoxes{boxes, m.removeIdle}.Idle()
 	if len(idle) != 1 {
 		t.Fatalf("%d idle", len(idle))
 	}
-	b.sup = &supervisors.Supervisor{}
+	b.live = live(t, rec)
 	if err := idle[0].Remove(t.Context(), nil); agentbox.CodeOf(err) != agentbox.Conflict || !exists(names.Record()) {
 		t.Errorf("%v", err)
 	}
-	b.sup = nil
+	b.live = nil
 	if err := idle[0].Remove(t.Context(), nil); err != nil || exists(names.Record()) {
 		t.Errorf("%v", err)
 	}

@@ -56,7 +56,7 @@ func TestInterruptedRemoveKeepsPausedBox(t *testing.T) {
 	b.op.Lock()
 	err := m.keepLastHistory(ctx, b, func(e agentbox.Event) { t.Errorf("said %q", e.Detail) })
 	b.op.Unlock()
-	if err == nil || b.state(m.home) != agentbox.Paused {
-		t.Errorf("%v, it is %s", err, b.state(m.home))
+	if err == nil || b.state(m.disk) != agentbox.Paused {
+		t.Errorf("%v, it is %s", err, b.state(m.disk))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
@@ -17,9 +16,7 @@ import (
 	"agentbox/agentbox/host/plan"
 	"agentbox/agentbox/host/setup"
 	"agentbox/agentbox/host/staging"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/templates"
-	"agentbox/vmm"
+	"agentbox/agentbox/place"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image"
 )
@@ -83,11 +80,11 @@ type record struct {
 	// Start: for sh -c, whenever a fresh machine starts.
 	Start []string `json:"start,omitempty"`
 	// StartDue: the start commands have yet to run in the present machine.
-	StartDue bool           `json:"start_due,omitempty"`
-	StartErr string         `json:"start_failed,omitempty"` // why they failed in it
-	Suite    string         `json:"suite,omitempty"`        // release of an apt: image
-	Limits   control.Limits `json:"limits"`                 // that its machine may reach
-	Detached bool           `json:"detached,omitempty"`     // Box.Branch is a commit
+	StartDue bool         `json:"start_due,omitempty"`
+	StartErr string       `json:"start_failed,omitempty"` // why they failed in it
+	Suite    string       `json:"suite,omitempty"`        // release of an apt: image
+	Limits   place.Limits `json:"limits"`                 // that its machine may reach
+	Detached bool         `json:"detached,omitempty"`     // Box.Branch is a commit
 	// Approved: digest of the approved document that governs it.
 	Approved string `json:"approved,omitempty"`
 	// approvals counts the calls of setApproved in this process, which do not wait for op.
@@ -125,29 +122,16 @@ func (r record) flagsNow() flags.Flags {
 	return asked
 }
 
-// lifeDir is the directory of the present life's machine. Numbers are not reused, so the files of a
-// killed machine cannot be taken for those of the next.
-func (r record) lifeDir(h home.Home) string {
-	return filepath.Join(r.names(h).Dir, "life-"+strconv.Itoa(r.Life))
-}
-
-// workspacePath is the present workspace, a disk image or a directory, depending on the driver. A
-// rollback makes the one with the next number and keeps this one until the new machine runs.
-func (r record) workspacePath(h home.Home) string {
-	return filepath.Join(r.names(h).Dir, "workspace-"+strconv.Itoa(r.Workspace))
-}
-
-// spec describes the machine of the present life.
-func (r record) spec(h home.Home) vmm.Spec {
-	return vmm.Spec{
-		Name: r.Box.ID.String(), Dir: r.lifeDir(h), Image: r.ImageFile, Kernel: r.Kernel, Workspace: r.workspacePath(h),
-		CPUs: r.Box.CPUs, Memory: r.Box.Memory, Disk: r.Box.Disk,
+// spec describes the present life. One that is to boot begins with nothing that was prepared.
+func (r record) spec() place.Spec {
+	key := r.Box.Template
+	if r.Cold {
+		key = ""
 	}
-}
-
-// machine is what the key of the box's machine stands for.
-func (r record) machine(h home.Home) templates.Machine {
-	return templates.Machine{Box: r.Box.Name, Isolation: r.Box.Isolation, Image: r.Box.Image, Spec: r.spec(h)}
+	return place.Spec{
+		ID: r.Box.ID, Name: r.Box.Name, Note: isolationNote(r), Life: r.Life, Workspace: r.Workspace, Kind: r.Box.Isolation,
+		Image: r.Box.Image, File: r.ImageFile, Kernel: r.Kernel, CPUs: r.Box.CPUs, Memory: r.Box.Memory, Disk: r.Box.Disk, Key: key, Lease: leaseTime,
+	}
 }
 
 // address is how commands reach the box.
@@ -163,12 +147,9 @@ func (r record) setupBox(h home.Home) setup.Box {
 
 // stagingTarget is the workspace of the box, for staging.
 func (r record) stagingTarget(h home.Home) staging.Target {
-	names := r.names(h)
-	to := staging.Target{
-		Box: r.Box.ID, From: r.Box.Directory, Path: r.workspacePath(h), Size: r.Box.Disk, Staging: filepath.Join(names.Dir, "staging"), Commit: r.Box.Commit, Setup: r.SetupResult,
-	}
+	to := staging.Target{Spec: r.spec(), From: r.Box.Directory, Commit: r.Box.Commit, Setup: r.SetupResult}
 	if r.Box.Directory != "" {
-		to.Baseline = names.Baseline()
+		to.Baseline = r.names(h).Baseline()
 	}
 	return to
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/workspace"
 )
 
 // Remove removes a box: machine, runtime, checkpoints and workspace. It returns the box as it was.
@@ -39,7 +37,7 @@ func (m *maker) remove(b *box) error {
 func (m *Manager) removeIdle(ctx context.Context, b *box, progress agentbox.Progress) error {
 	b.op.Lock()
 	defer b.op.Unlock()
-	if b.supervisor() != nil {
+	if b.place() != nil {
 		return agentbox.Errorf(agentbox.Conflict, "box %s runs again, and stays", b.record().Box.Name)
 	}
 	if err := m.keepLastHistory(ctx, b, progress); err != nil {
@@ -55,25 +53,22 @@ func (m *Manager) removeIdle(ctx context.Context, b *box, progress agentbox.Prog
 func (m *maker) removeLocked(b *box) error {
 	err := b.change(m.home, func(rec *record) { rec.Phase = phaseRemoving })
 	rec := b.record()
-	names := rec.names(m.home)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && agentbox.CodeOf(err) != agentbox.NoSpace {
 		return err
 	}
-	if err := b.supervisor().Stop(0); err != nil {
+	if err := b.endWithin(0); err != nil {
 		return err
 	}
-	b.set(func(b *box) { b.sup = nil })
 	m.remotes.Remove(rec.Remote, rec.Box)
-	// After the rename the box is gone, even if deleting takes long or is interrupted.
-	if err := workspace.RemoveTemp(filepath.Join(names.Dir, "staging")); err != nil {
+	kind, err := m.disk.kind(rec)
+	if err != nil {
 		return err
 	}
-	removedDir := names.Dir + ".removed"
-	err = os.Rename(names.Dir, removedDir)
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
+	if err := kind.Remove(context.Background(), rec.spec()); err != nil {
+		return err
 	}
-	if err := errors.Join(err, m.disk.removeTree(rec.Box.Isolation, removedDir), os.RemoveAll(names.Run)); err != nil {
+	// What the kind does not know: the record and what is kept beside it.
+	if err := errors.Join(os.RemoveAll(rec.names(m.home).Dir), os.RemoveAll(rec.names(m.home).Run)); err != nil {
 		return err
 	}
 	m.boxes.drop(rec.Box.ID)

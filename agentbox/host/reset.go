@@ -30,7 +30,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if err := b.end(); err != nil {
 			return err
 		}
-		if err := m.disk.dropSaved(rec); err != nil {
+		if err := m.disk.dropKept(rec, true); err != nil {
 			return err
 		}
 		return m.newLife(ctx, b, rec, progress)
@@ -41,7 +41,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 // box was made with, and gets everything a new machine starts from. A box whose directory is gone
 // keeps its record.
 func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
-	u.rec.Cold, u.Results, u.Templates = false, m.setup.Results != nil, m.templates.ForKind(u.rec.Box.Isolation)
+	u.rec.Cold, u.Results, u.Templates = false, m.setup.Results != nil, m.disk.prepares(u.rec.Box.Isolation)
 	p := plan.Restart(u.Facts)
 	if root := u.rec.root(m.home); root != "" && !workspace.IsDeleted(root) {
 		if u.Config, err = config.LoadAt(ctx, u.rec.place(m.home)); err != nil {

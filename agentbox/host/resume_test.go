@@ -4,49 +4,52 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/supervisor"
-	"agentbox/agentbox/place/local/supervisors"
-	"agentbox/vmm"
+	"agentbox/agentbox/place"
+	"agentbox/agentbox/place/placetest"
 )
 
-// paused is a box with a saved machine, and machines whose supervisors do what onStart does with
-// it.
-func paused(t *testing.T, greet func(names home.Box) error) (*machines, *box, home.Box) {
+// paused is a box with a saved machine, and machines that start as greet says.
+func paused(t *testing.T, greet func(fake *placetest.Fake, id agentbox.BoxID) error) (*machines, *box, *placetest.Fake) {
 	t.Helper()
 	h := newHome(t)
 	rec := newTestRecord("mine")
-	names := write(t, h, rec)
-	touch(t, names.Saved()+"/memory")
-	m, c := newTestMachines(t, h, nil)
-	c.onStart = func(supervisor.Config) error { return greet(names) }
-	return m, &box{rec: rec}, names
+	write(t, h, rec)
+	m, fake := newTestMachines(t, h, nil)
+	fake.Keep(rec.Box.ID, place.Whole)
+	fake.OnStart = func(spec place.Spec, _ *place.Identity) error { return greet(fake, spec.ID) }
+	return m, &box{rec: rec}, fake
 }
 
-// ran is what a supervisor does with a saved machine before its guest runs.
-func ran(names home.Box) error {
-	if exists(names.Resuming()) {
-		return nil
+// kept is what is left of a pause.
+func kept(t *testing.T, fake *placetest.Fake, b *box) place.Kept {
+	t.Helper()
+	k, err := fake.Kept(b.record().Box.ID)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return os.Rename(names.Saved(), names.Resuming())
+	return k
 }
 
 // A machine that ran has written to its disks, so what was saved of it is of no use any more.
 func TestResumeFailureAfterGuestRan(t *testing.T) {
 	dead := errors.New("the guest does not answer")
-	m, b, names := paused(t, func(names home.Box) error { return errors.Join(ran(names), dead) })
-	err := m.resume(t.Context(), b, nil, nil)
+	m, b, fake := paused(t, func(fake *placetest.Fake, id agentbox.BoxID) error {
+		fake.Keep(id, place.Spent)
+		return dead
+	})
+	err := m.resume(t.Context(), b, nil)
 	if e := agentbox.AsError(err); err == nil || e.Hint == "" {
 		t.Errorf("%v", err)
 	}
-	if exists(names.Saved()) || exists(names.Resuming()) || b.state(m.home) != agentbox.Stopped {
-		t.Errorf("saved %v, resuming %v, %s", exists(names.Saved()), exists(names.Resuming()), b.state(m.home))
+	if got := kept(t, fake, b); got != place.Nothing || b.state(m.disk) != agentbox.Stopped {
+		t.Errorf("kept %v, %s", got, b.state(m.disk))
 	}
-	onDisk, err := readRecord(names.Record())
+	onDisk, err := readRecord(b.record().names(m.home).Record())
 	if err != nil || onDisk.Box.Ended == nil || onDisk.Box.Ended.Cause != agentbox.EndResumed {
 		t.Errorf("ended %+v, %v", onDisk.Box.Ended, err)
 	}
@@ -55,76 +58,87 @@ func TestResumeFailureAfterGuestRan(t *testing.T) {
 // A machine that could not be started has changed nothing: the box stays paused with its processes.
 func TestResumeFailureBeforeGuestRan(t *testing.T) {
 	full := agentbox.Errorf(agentbox.NoSpace, "no memory is left")
-	m, b, names := paused(t, func(home.Box) error { return full })
-	if err := m.resume(t.Context(), b, nil, nil); agentbox.CodeOf(err) != agentbox.NoSpace {
+	m, b, fake := paused(t, func(*placetest.Fake, agentbox.BoxID) error { return full })
+	if err := m.resume(t.Context(), b, nil); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Errorf("%v", err)
 	}
-	if !exists(names.Saved()+"/memory") || b.state(m.home) != agentbox.Paused {
-		t.Errorf("it is %s", b.state(m.home))
+	if kept(t, fake, b) != place.Whole || b.state(m.disk) != agentbox.Paused {
+		t.Errorf("it is %s", b.state(m.disk))
 	}
+}
+
+// interrupting is a kind whose caller interrupts when a place is created.
+type interrupting struct {
+	*placetest.Fake
+	interrupt func()
+}
+
+func (i interrupting) Create(ctx context.Context, spec place.Spec, progress agentbox.Progress) (place.Place, error) {
+	defer i.interrupt()
+	return i.Fake.Create(ctx, spec, progress)
 }
 
 // A user who interrupts a resume before its machine is wanted has a paused box.
 func TestResumeInterruptedBeforeStart(t *testing.T) {
-	m, b, names := paused(t, func(names home.Box) error { return errors.Join(ran(names), errors.New("it must not be started")) })
+	m, b, fake := paused(t, func(*placetest.Fake, agentbox.BoxID) error {
+		t.Error("the machine is started before it is wanted")
+		return nil
+	})
 	ctx, interrupt := context.WithCancel(t.Context())
-	spawn := m.spawn
-	m.spawn = func(cfg supervisor.Config, tpl vmm.Template) (*supervisors.Supervisor, error) {
-		if !cfg.Pending {
-			t.Error("the machine is started before it is wanted")
-		}
-		defer interrupt()
-		return spawn(cfg, tpl)
-	}
-	if err := m.resume(ctx, b, nil, nil); !errors.Is(err, context.Canceled) {
+	m.disk = diskOf(m.home, interrupting{fake, interrupt})
+	if err := m.resume(ctx, b, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if !exists(names.Saved()+"/memory") || b.state(m.home) != agentbox.Paused {
-		t.Errorf("it is %s", b.state(m.home))
+	if kept(t, fake, b) != place.Whole || b.state(m.disk) != agentbox.Paused {
+		t.Errorf("it is %s", b.state(m.disk))
 	}
 }
 
 // From there on an interruption would cost the processes in the box, so the resume goes on.
 func TestResumeInterruptedAfterStart(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
-	m, b, names := paused(t, func(names home.Box) error {
+	m, b, fake := paused(t, func(*placetest.Fake, agentbox.BoxID) error {
 		interrupt()
-		return ran(names)
+		return nil
 	})
-	if err := m.resume(ctx, b, nil, nil); err != nil {
+	if err := m.resume(ctx, b, nil); err != nil {
 		t.Error(err)
 	}
-	if exists(names.Saved()) || exists(names.Resuming()) || b.state(m.home) != agentbox.Running {
-		t.Errorf("it is %s", b.state(m.home))
+	if kept(t, fake, b) != place.Nothing || b.state(m.disk) != agentbox.Running {
+		t.Errorf("it is %s", b.state(m.disk))
 	}
 }
 
 // A box that was paused has another machine after a rollback, over whose disks the pause must never
 // be restored, wherever the rollback is cut short.
 func TestInterruptedRollbackDropsPauseFirst(t *testing.T) {
-	m, b, names := paused(t, func(home.Box) error { return nil })
-	touch(t, names.Checkpoints()+"/c/")
-	if err := errors.Join(os.Remove(names.Record()), os.MkdirAll(names.Record()+"/in the way", 0o700)); err != nil {
+	m, b, fake := paused(t, func(*placetest.Fake, agentbox.BoxID) error { return nil })
+	rec := b.record()
+	record := rec.names(m.home).Record()
+	if err := errors.Join(os.MkdirAll(filepath.Join(fake.Dir, rec.Box.ID.String(), "saved-c"), 0o700), os.Remove(record), os.MkdirAll(record+"/in the way", 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.rollback(t.Context(), b, names.Checkpoints()+"/c", nil, nil); err == nil {
+	if err := m.rollback(t.Context(), b, "c", nil); err == nil {
 		t.Error("a record was written over a directory")
 	}
-	if exists(names.Saved()) {
+	if kept(t, fake, b) != place.Nothing {
 		t.Error("the pause is still there")
 	}
 }
 
-// A supervisor may pause its box while a new daemon starts, and that must not lose what it saves.
+// A place may pause its box while a new daemon starts, and that must not lose what it saves.
 func TestAdoptKeepsPauseUnderWay(t *testing.T) {
-	m, b, names := paused(t, nil)
-	touch(t, names.Resuming()+"/memory")
-	b.sup = &supervisors.Supervisor{Box: names}
+	m, b, fake := paused(t, nil)
+	live, err := fake.Create(t.Context(), b.record().spec(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.live = live
 	if err := (adoption{boxes: newTable(m.home), disk: m.disk, machines: m}).settle(b); err != nil {
 		t.Fatal(err)
 	}
-	if !exists(names.Saved()+"/memory") || exists(names.Resuming()) {
-		t.Errorf("saved %v, resuming %v", exists(names.Saved()), exists(names.Resuming()))
+	if got := kept(t, fake, b); got != place.Whole {
+		t.Errorf("kept %v", got)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"agentbox/agentbox/host/setup"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
-	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
 
@@ -57,12 +56,6 @@ func (plain) Derive(_ context.Context, base image.Image, _ image.Derivation, _ a
 	return base, nil
 }
 
-// directories are workspaces without a driver.
-type directories struct{ noMachines }
-
-func (directories) ReserveWorkspace(context.Context, string, int64) error     { return nil }
-func (directories) NewWorkspace(context.Context, string, string, int64) error { return nil }
-
 // A setup result that is found damaged when the workspace is made costs no box: it is dropped, and
 // the box starts from another.
 func TestUpSurvivesDamagedSetupResult(t *testing.T) {
@@ -74,8 +67,7 @@ func TestUpSurvivesDamagedSetupResult(t *testing.T) {
 	m.setup = setup.New(setup.Config{Home: h, Results: results, Images: plain{}})
 	m.machines, m.maker.machines = fake, fake
 	m.maker.stager.Overlay = m.setup.Overlay
-	m.maker.driver = func(agentbox.Isolation) (vmm.Driver, error) { return directories{}, nil }
-	m.maker.disk.driver = m.maker.driver
+	m.disk, m.maker.disk = fake.disk, fake.disk
 	repo, err := workspace.Describe(t.Context(), repository(t))
 	if err != nil {
 		t.Fatal(err)

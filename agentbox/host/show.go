@@ -10,8 +10,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/guest/protocol"
 )
@@ -74,10 +73,10 @@ const (
 // middle of an operation is shown as it is at this moment. What its supervisor does not answer in
 // time is missing.
 func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Box {
-	rec, s := b.record(), b.supervisor()
+	rec, p := b.record(), b.place()
 	out := rec.Box
 	// These are never stored.
-	out.State, out.Lease.Expires = b.state(m.home), time.Time{}
+	out.State, out.Lease.Expires = b.state(m.disk), time.Time{}
 	// A machine that waits for its image does not answer calls to the guest; the state says why.
 	if w, ok := m.Images.Waiting(rec.Box.ID); ok && out.State == agentbox.Running {
 		out.State = agentbox.Waiting
@@ -86,7 +85,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 	if rec.Box.Source.IsZero() && workspace.IsDeleted(rec.Box.Directory) {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemDirectory, Detail: rec.Box.Directory})
 	}
-	if s != nil {
+	if p != nil {
 		wait := askTimeout
 		if depth == everything {
 			wait = askOneTimeout
@@ -94,9 +93,9 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		if depth >= withUsage {
-			out.Usage = machineUsage(ctx, s) // first, since answering takes memory
+			out.Usage = machineUsage(ctx, p) // first, since answering takes memory
 		}
-		if st, err := s.Status(ctx, control.StatusRequest{Guest: depth == everything}); err == nil {
+		if st, err := p.Status(ctx, place.Question{Guest: depth == everything}); err == nil {
 			out.Services, out.Ports = withPorts(st.Services, rec.Guest.Services), st.Ports
 			out.Lease = leaseOf(out.Lease, st.Lease)
 			out.Problems = append(out.Problems, problemsOf(st)...)
@@ -116,7 +115,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 
 // problemsOf lists the problems that a supervisor reports, in the order in which they keep a user
 // from working.
-func problemsOf(st control.Status) (out []agentbox.Problem) {
+func problemsOf(st place.Status) (out []agentbox.Problem) {
 	for _, one := range []struct {
 		is bool
 		agentbox.Problem
@@ -135,7 +134,7 @@ func problemsOf(st control.Status) (out []agentbox.Problem) {
 }
 
 // leaseOf is a lease with the times that its supervisor reports.
-func leaseOf(l agentbox.Lease, st control.LeaseStatus) agentbox.Lease {
+func leaseOf(l agentbox.Lease, st place.Lease) agentbox.Lease {
 	l.Term, l.Holders = st.Term, st.Holders
 	if st.Holders == 0 {
 		l.Expires = time.Now().Add(st.Left).UTC().Truncate(time.Second)
@@ -145,8 +144,8 @@ func leaseOf(l agentbox.Lease, st control.LeaseStatus) agentbox.Lease {
 
 // machineUsage is what a machine and its supervisor use of this host, without disk; nil if the
 // supervisor does not answer.
-func machineUsage(ctx context.Context, s *supervisors.Supervisor) *agentbox.Usage {
-	st, err := s.Status(ctx, control.StatusRequest{Processes: true})
+func machineUsage(ctx context.Context, p place.Place) *agentbox.Usage {
+	st, err := p.Status(ctx, place.Question{Processes: true})
 	if err != nil {
 		return nil
 	}

@@ -63,7 +63,7 @@ func (t *table) boxesUsing(d agentbox.Digest) (names []string) {
 // which only a part is here.
 func (t *table) imagesInUse() (using []images.Using) {
 	for _, b := range t.all() {
-		if rec := b.record(); b.supervisor() != nil {
+		if rec := b.record(); b.place() != nil {
 			using = append(using, images.Using{Isolation: rec.Box.Isolation, File: rec.ImageFile})
 		}
 	}
@@ -88,22 +88,13 @@ func (t *table) put(b *box) {
 	t.boxes[b.record().Box.ID] = b
 }
 
-// closeClients closes the connections to supervisors, which outlive this daemon.
-func (t *table) closeClients() {
-	for _, b := range t.all() {
-		if s := b.supervisor(); s != nil {
-			s.Client.Close()
-		}
-	}
-}
-
 // allocated is what the running boxes, except one, may grow to. Machines of the pool do not count,
 // because they make room for boxes.
 func (t *table) allocated(except agentbox.BoxID) resources.Allocated {
 	var p resources.Allocated
 	for _, b := range t.all() {
 		rec := b.record()
-		if b.supervisor() == nil || rec.Phase == phasePool || rec.Box.ID == except {
+		if b.place() == nil || rec.Phase == phasePool || rec.Box.ID == except {
 			continue
 		}
 		p = resources.Allocated{Boxes: p.Boxes + 1, CPUs: p.CPUs + rec.Box.CPUs, Memory: p.Memory + rec.Box.Memory}
@@ -155,7 +146,7 @@ func (p prunableBoxes) Templates() map[string]bool { return p.templates() }
 // Idle implements prune.Boxes.
 func (p prunableBoxes) Idle() (idle []prune.Box) {
 	for _, b := range p.all() {
-		if rec := b.record(); rec.Phase == phaseReady && b.state(p.home) != agentbox.Running {
+		if rec := b.record(); rec.Phase == phaseReady && b.place() == nil {
 			idle = append(idle, prune.Box{Box: rec.Box, Detached: rec.Detached, Dir: rec.names(p.home).Dir, Remove: func(ctx context.Context, progress agentbox.Progress) error {
 				return p.remove(ctx, b, progress)
 			}})

@@ -5,7 +5,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/supervisors"
 	"agentbox/agentbox/resources"
 )
 
@@ -15,13 +14,13 @@ func TestPromised(t *testing.T) {
 	boxes := newTable(home.Home{})
 	var own agentbox.BoxID
 	for name, phase := range map[string]phase{"runs": phaseReady, "own": phaseReady, "pooled": phasePool, "stopped": phaseReady} {
-		b := &box{rec: newTestRecord(name), sup: &supervisors.Supervisor{}}
+		b := &box{rec: newTestRecord(name), live: live(t, newTestRecord(name))}
 		b.rec.Phase, b.rec.Box.CPUs, b.rec.Box.Memory = phase, 2, 3<<30
 		switch name {
 		case "own":
 			own = b.rec.Box.ID
 		case "stopped":
-			b.sup = nil
+			b.live = nil
 		}
 		boxes.put(b)
 	}

@@ -5,12 +5,12 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 )
 
 // withTaskLimits are the limits of a configuration, replaced by those that a task was submitted
 // with. The user who submits may allow more than the repository does.
-func withTaskLimits(l control.Limits, t agentbox.TaskLimits) control.Limits {
+func withTaskLimits(l place.Limits, t agentbox.TaskLimits) place.Limits {
 	if t.Wall > 0 {
 		l.Wall = t.Wall
 	}

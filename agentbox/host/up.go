@@ -11,8 +11,7 @@ import (
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/plan"
 	"agentbox/agentbox/host/serving"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/templates"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
@@ -21,7 +20,7 @@ import (
 
 // creation is a plan while it is carried out: the facts that it follows from, and what the box is
 // made from. It lives for one call of Up, Plan or Reset. Each step reads what earlier ones have
-// set, in this order: rec (what the box should be), img, template, b.
+// set, in this order: rec (what the box should be), img, b.
 type creation struct {
 	plan.Facts
 	from     source.Source
@@ -29,7 +28,6 @@ type creation struct {
 	rec      record
 	img      image.Image
 	below    *image.Image // the image that setup's is laid over; nil before that step
-	template *templates.Template
 	b        *box
 }
 
@@ -173,7 +171,7 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	var err error
 	if u.b != nil {
 		rec := u.b.record()
-		u.Box = rec.planBox(u.b.state(m.home))
+		u.Box = rec.planBox(u.b.state(m.disk))
 		// The flags that the box was made with, overridden by the new ones.
 		asked = rec.Overrides.With(u.Flags)
 		if asked.Devcontainer != u.Request.Devcontainer {
@@ -192,7 +190,7 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 		if u.Kind, err = m.chooser.Choose(ctx, preference); err != nil {
 			return nil, err
 		}
-		u.Templates = m.templates.ForKind(u.Kind.Kind)
+		u.Templates = m.disk.prepares(u.Kind.Kind)
 	} else {
 		asked.Isolation = u.Box.Isolation
 	}
@@ -246,7 +244,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	case api.UpTools, api.UpSetup:
 		return m.layer(ctx, u, step.Action, progress)
 	case api.UpTemplate:
-		u.rec.Box.Template, u.template, err = m.templates.Open(ctx, u.rec.machine(m.home), progress)
+		u.rec.Box.Template, err = m.disk.key(ctx, u.rec, progress)
 		return err
 	case api.UpBox:
 		return m.create(ctx, u, progress)
@@ -268,7 +266,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	case api.UpRecall:
 		return m.restoreHistory(ctx, u.b, u.Agent, progress)
 	case api.UpServices:
-		status := func(ctx context.Context) (control.Status, error) { return m.machines.status(ctx, u.b) }
+		status := func(ctx context.Context) (place.Status, error) { return m.machines.status(ctx, u.b) }
 		rec := u.b.record()
 		return serving.Await(ctx, rec.Box.Name, rec.Guest.Services, status, progress)
 	}

@@ -9,7 +9,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/toolchain"
 	"agentbox/agentbox/workspace"
@@ -41,7 +41,7 @@ func TestUpReportsProblems(t *testing.T) {
 			if name == "broken" {
 				rec.StartErr = "start of box broken failed: `false` ended with exit code 1"
 			}
-			superviseFake(t, rec, write(t, h, rec), func(control.PolicyInForce) error { return nil })
+			superviseFake(t, rec, write(t, h, rec), func(place.Policy) error { return nil })
 			var output []agentbox.Problem
 			_, err = manage(t, h).Up(t.Context(), api.UpRequest{Directory: repo.Root}, func(e agentbox.Event) {
 				if e.Problem != nil && (e.Box == name || e.Problem.Detail == rec.StartErr) {

@@ -17,8 +17,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
-	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/host/isolation"
+	"agentbox/agentbox/place"
 	"agentbox/vmm"
 	"agentbox/vmm/confine"
 )
@@ -70,9 +70,9 @@ func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agent
 func (doc Doctor) checkLazyImages(working []agentbox.Isolation) string {
 	var out []string
 	for _, kind := range working {
-		driver, err := doc.Chooser.Driver(kind)
+		k, err := doc.Chooser.Kind(kind)
 		if err == nil {
-			err = images.ReadsBlocks(driver)
+			err = place.ReadsBlocks(k)
 		}
 		if err == nil {
 			out = append(out, fmt.Sprintf("%s starts before its image is complete", kind))
@@ -111,7 +111,7 @@ func Result(name, detail string, err error) api.Check {
 // checkKinds reports what a new box would get, and whether each kind works. A kind that does not
 // work is a failure only if a box would need it.
 func (doc Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
-	facts, errs := map[agentbox.Isolation]vmm.Facts{}, map[agentbox.Isolation]error{}
+	facts, errs := map[agentbox.Isolation]place.Facts{}, map[agentbox.Isolation]error{}
 	for _, kind := range isolation.Kinds {
 		facts[kind], errs[kind] = doc.Chooser.Probe(ctx, kind, req.Probe)
 		if errs[kind] == nil {
@@ -135,7 +135,7 @@ func (doc Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diag
 }
 
 // factsText is what a driver found out about the host, in one line.
-func factsText(f vmm.Facts) string {
+func factsText(f place.Facts) string {
 	text := f.Version
 	if f.Accel != "" {
 		text += ", " + f.Accel

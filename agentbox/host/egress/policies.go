@@ -19,7 +19,7 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/project"
 	"agentbox/policy"
 	"agentbox/policy/registries"
@@ -76,14 +76,14 @@ type Subject struct {
 	Project  string       // name of the project it was made for
 	Document string       // digest of the approved document; "" for none
 	Seed     string       // of its placeholders
-	Limits   control.Limits
+	Limits   place.Limits
 }
 
 // Machine is where a policy is enforced (supervisors.Supervisor).
 type Machine interface {
 	// ApplyPolicy puts in force what compose returns. Of two calls, the later one is in force in
 	// the end.
-	ApplyPolicy(ctx context.Context, compose func() (control.PolicyInForce, error)) error
+	ApplyPolicy(ctx context.Context, compose func() (place.Policy, error)) error
 }
 
 // Policies composes the policy of each box from what was decided about its repository. mu guards
@@ -200,24 +200,24 @@ func (ps *Policies) machineLayer(ctx context.Context, root string, environ []str
 // Enforce puts the present policy of a box in force in its machine. If it fails, the machine keeps
 // its policy; a fresh machine has none, and nothing leaves it.
 func (ps *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
-	return m.ApplyPolicy(ctx, func() (control.PolicyInForce, error) { return ps.inForce(ctx, s) })
+	return m.ApplyPolicy(ctx, func() (place.Policy, error) { return ps.inForce(ctx, s) })
 }
 
 // inForce is the policy of a box for its supervisor: the composed policy with the box's
 // placeholders, the sources of secrets, and the limits, with rates if cost is limited.
-func (ps *Policies) inForce(ctx context.Context, s Subject) (control.PolicyInForce, error) {
+func (ps *Policies) inForce(ctx context.Context, s Subject) (place.Policy, error) {
 	if s.Limits.Cost > 0 {
 		rates, err := cost.Load(ps.Home.Rates())
 		if err != nil {
-			return control.PolicyInForce{}, err
+			return place.Policy{}, err
 		}
 		s.Limits.Rates = rates
 	}
 	f, err := ps.compose(ctx, ps.ScopeOf(s), nil)
 	if err != nil {
-		return control.PolicyInForce{}, err
+		return place.Policy{}, err
 	}
-	req := control.PolicyInForce{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: s.Limits}
+	req := place.Policy{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: s.Limits}
 	for i, secret := range f.spec.Secrets {
 		req.Spec.Secrets[i].Placeholder = placeholder(s.Seed, secret.Name)
 		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host()}

@@ -230,15 +230,6 @@ func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string,
 	return nil, err
 }
 
-// ReadsBlocks says why a driver's machines cannot start from a part of an image here, nil if they
-// can.
-func ReadsBlocks(d vmm.Driver) error {
-	if reader, ok := d.(vmm.BlockReader); ok {
-		return reader.ReadsBlocks()
-	}
-	return errors.New("it has no way to")
-}
-
 // Need serves a supervisor whose machine reads a missing block. It returns when the block is here,
 // however long that takes, or when ctx ends.
 func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.Progress) (agentbox.Blocks, error) {

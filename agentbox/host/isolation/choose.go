@@ -1,5 +1,5 @@
 // Package isolation decides which kind of machine a box gets on this host, and says why in one line
-// that users see. It asks drivers and starts nothing. A box keeps its kind, because its disks have
+// that users see. It asks kinds and starts nothing. A box keeps its kind, because its disks have
 // that kind's format.
 package isolation
 
@@ -12,7 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
-	"agentbox/vmm"
+	"agentbox/agentbox/place"
 )
 
 // Kinds are the kinds of isolation that have drivers, the strongest first. Auto never chooses the
@@ -25,7 +25,7 @@ const Env = "AGENTBOX_ISOLATION"
 // Choice is the kind of machine a box gets, and why, in one line.
 type Choice struct {
 	Kind   agentbox.Isolation
-	Facts  vmm.Facts
+	Facts  place.Facts
 	Reason string
 }
 
@@ -69,9 +69,9 @@ func variable(environ []string, name string) agentbox.Isolation {
 	return ""
 }
 
-// Chooser chooses among the kinds that have drivers.
+// Chooser chooses among the kinds of places.
 type Chooser struct {
-	Driver func(agentbox.Isolation) (vmm.Driver, error)
+	Kind func(agentbox.Isolation) (place.Kind, error)
 }
 
 // Choose decides on the kind of a new box: the one asked for, or the strongest that is fast here.
@@ -132,21 +132,21 @@ func (c Chooser) ChooseExisting(ctx context.Context, box agentbox.Box) (Choice, 
 	return kept, nil
 }
 
-// explainReason is the driver's reason, and what it means for the user of the box.
-func explainReason(kind agentbox.Isolation, facts vmm.Facts) string {
+// explainReason is the kind's reason, and what it means for the user of the box.
+func explainReason(kind agentbox.Isolation, facts place.Facts) string {
 	if kind == agentbox.MicroVM && !facts.Hardware {
 		return facts.Reason + ", so the machine is emulated: it computes slowly, and QEMU promises no isolation"
 	}
 	return facts.Reason
 }
 
-// Probe is what a driver finds out about this host; fresh ignores what it remembers.
-func (c Chooser) Probe(ctx context.Context, kind agentbox.Isolation, fresh bool) (vmm.Facts, error) {
-	driver, err := c.Driver(kind)
+// Probe is what a kind finds out about this host; fresh ignores what it remembers.
+func (c Chooser) Probe(ctx context.Context, kind agentbox.Isolation, fresh bool) (place.Facts, error) {
+	k, err := c.Kind(kind)
 	if err != nil {
-		return vmm.Facts{}, err
+		return place.Facts{}, err
 	}
-	return driver.Probe(ctx, fresh)
+	return k.Probe(ctx, fresh)
 }
 
 // Check returns Conflict if the user insists on a kind that the box does not have, and Invalid if

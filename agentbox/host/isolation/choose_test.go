@@ -7,34 +7,24 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
-	"agentbox/vmm"
+	"agentbox/agentbox/place"
+	"agentbox/agentbox/place/placetest"
 )
 
-// probed is a driver that has found out something about its host.
-type probed struct {
-	vmm.Driver // none: these tests start no machine
-	facts      vmm.Facts
-	err        error
-}
-
-func (p probed) Probe(ctx context.Context, _ bool) (vmm.Facts, error) {
-	if err := ctx.Err(); err != nil {
-		return vmm.Facts{}, err
-	}
-	return p.facts, p.err
-}
+// probed is a kind that has found out something about its host.
+type probed = *placetest.Fake
 
 var (
-	kvm     = probed{facts: vmm.Facts{Version: "9", Accel: "kvm", Hardware: true, Reason: "KVM works"}}
-	tcg     = probed{facts: vmm.Facts{Version: "9", Accel: "tcg", Reason: "this host has no /dev/kvm"}}
-	noQEMU  = probed{err: agentbox.Errorf(agentbox.Missing, "QEMU is not installed").WithHint("install QEMU")}
-	soft    = probed{facts: vmm.Facts{Version: "1", Reason: "Systrap"}}
-	noUsers = probed{err: agentbox.Errorf(agentbox.Missing, "user namespaces are forbidden").WithHint("allow them")}
+	kvm     = &placetest.Fake{Facts: place.Facts{Version: "9", Accel: "kvm", Hardware: true, Reason: "KVM works"}}
+	tcg     = &placetest.Fake{Facts: place.Facts{Version: "9", Accel: "tcg", Reason: "this host has no /dev/kvm"}}
+	noQEMU  = &placetest.Fake{Broken: agentbox.Errorf(agentbox.Missing, "QEMU is not installed").WithHint("install QEMU")}
+	soft    = &placetest.Fake{Facts: place.Facts{Version: "1", Reason: "Systrap"}}
+	noUsers = &placetest.Fake{Broken: agentbox.Errorf(agentbox.Missing, "user namespaces are forbidden").WithHint("allow them")}
 )
 
-// hostWith is the Chooser of a host whose drivers have found out this.
+// hostWith is the Chooser of a host whose kinds have found out this.
 func hostWith(micro, gvisor probed) Chooser {
-	return Chooser{Driver: func(kind agentbox.Isolation) (vmm.Driver, error) {
+	return Chooser{Kind: func(kind agentbox.Isolation) (place.Kind, error) {
 		switch kind {
 		case agentbox.MicroVM:
 			return micro, nil

@@ -12,16 +12,16 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/consent"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 )
 
 // Machine is the supervisor of a running box (supervisors.Supervisor).
 type Machine interface {
-	Status(ctx context.Context, req control.StatusRequest) (control.Status, error)
+	Status(ctx context.Context, req place.Question) (place.Status, error)
 	// Forward opens configured ports.
 	Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error
-	OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error)
-	ClosePort(ctx context.Context, req api.PortRequest) error
+	OpenPort(ctx context.Context, port, local int) (agentbox.Port, error)
+	ClosePort(ctx context.Context, port int) error
 }
 
 // Ports forwards ports of boxes by reference.
@@ -38,7 +38,7 @@ func (p Ports) Open(ctx context.Context, req api.PortRequest, progress agentbox.
 	if err != nil {
 		return agentbox.Port{}, err
 	}
-	return m.OpenPort(ctx, req)
+	return m.OpenPort(ctx, req.Port, req.Host)
 }
 
 // Close ends a forwarding. It does not wake the box, since without a machine nothing is forwarded.
@@ -47,7 +47,7 @@ func (p Ports) Close(ctx context.Context, req api.PortRequest, _ agentbox.Progre
 	if err != nil {
 		return api.None{}, err
 	}
-	return api.None{}, m.ClosePort(ctx, req)
+	return api.None{}, m.ClosePort(ctx, req.Port)
 }
 
 // Reopen forwards the configured ports again, since forwarding ends with the supervisor, and
@@ -69,7 +69,7 @@ func ReportMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort
 	if len(ports) == 0 {
 		return
 	}
-	st, err := m.Status(ctx, control.StatusRequest{})
+	st, err := m.Status(ctx, place.Question{})
 	if err != nil {
 		return // the next use of the box reports that
 	}

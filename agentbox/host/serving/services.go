@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -21,7 +21,7 @@ const servicesPoll = 100 * time.Millisecond
 // Await returns when every service of a box is ready or one has failed, or after servicesWait, and
 // reports those that are not ready. That is no error, because the command may be what repairs them.
 // status asks the box and its guest.
-func Await(ctx context.Context, box string, services []protocol.Service, status func(context.Context) (control.Status, error), progress agentbox.Progress) error {
+func Await(ctx context.Context, box string, services []protocol.Service, status func(context.Context) (place.Status, error), progress agentbox.Progress) error {
 	if len(services) == 0 {
 		return nil
 	}

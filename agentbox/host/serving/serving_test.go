@@ -9,7 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -21,8 +21,8 @@ type machine struct {
 	fail      error
 }
 
-func (m *machine) Status(context.Context, control.StatusRequest) (control.Status, error) {
-	return control.Status{Ports: m.open}, m.fail
+func (m *machine) Status(context.Context, place.Question) (place.Status, error) {
+	return place.Status{Ports: m.open}, m.fail
 }
 
 func (m *machine) Forward(_ context.Context, ports []agentbox.ConfiguredPort) error {
@@ -30,31 +30,31 @@ func (m *machine) Forward(_ context.Context, ports []agentbox.ConfiguredPort) er
 	return m.fail
 }
 
-func (m *machine) OpenPort(_ context.Context, req api.PortRequest) (agentbox.Port, error) {
-	return agentbox.Port{Box: req.Port}, nil
+func (m *machine) OpenPort(_ context.Context, port, _ int) (agentbox.Port, error) {
+	return agentbox.Port{Box: port}, nil
 }
 
-func (m *machine) ClosePort(context.Context, api.PortRequest) error { return nil }
+func (m *machine) ClosePort(context.Context, int) error { return nil }
 
 // Waiting ends when no more is to be expected, and says what is not ready.
 func TestAwait(t *testing.T) {
 	specs := []protocol.Service{{Name: "db"}, {Name: "web"}}
-	at := func(db, web string) control.Status {
-		return control.Status{Services: []agentbox.Service{{Name: "db", State: protocol.ServiceState(db), Error: "exit 1"}, {Name: "web", State: protocol.ServiceState(web)}}}
+	at := func(db, web string) place.Status {
+		return place.Status{Services: []agentbox.Service{{Name: "db", State: protocol.ServiceState(db), Error: "exit 1"}, {Name: "web", State: protocol.ServiceState(web)}}}
 	}
 	for name, c := range map[string]struct {
-		states []control.Status
+		states []place.Status
 		says   []string
 		counts string
 	}{
-		"ready":         {[]control.Status{at("ready", "ready")}, nil, "2 of 2 ready"},
-		"ready in time": {[]control.Status{at("starting", "waiting"), at("ready", "starting"), at("ready", "ready")}, nil, "2 of 2 ready"},
-		"one failed": {[]control.Status{at("starting", "waiting"), at("failed", "waiting")},
+		"ready":         {[]place.Status{at("ready", "ready")}, nil, "2 of 2 ready"},
+		"ready in time": {[]place.Status{at("starting", "waiting"), at("ready", "starting"), at("ready", "ready")}, nil, "2 of 2 ready"},
+		"one failed": {[]place.Status{at("starting", "waiting"), at("failed", "waiting")},
 			[]string{"service db is not ready (failed: exit 1): agentbox logs mine db", "service web is not ready (waiting): agentbox logs mine web"}, "0 of 2 ready"},
 	} {
 		asked, counts := 0, ""
 		var output []string
-		err := Await(t.Context(), "mine", specs, func(context.Context) (control.Status, error) {
+		err := Await(t.Context(), "mine", specs, func(context.Context) (place.Status, error) {
 			asked++
 			return c.states[asked-1], nil
 		}, func(e agentbox.Event) {
@@ -73,7 +73,7 @@ func TestAwait(t *testing.T) {
 
 func TestAwaitEnds(t *testing.T) {
 	gone := errors.New("its machine is gone")
-	status := func(context.Context) (control.Status, error) { return control.Status{}, gone }
+	status := func(context.Context) (place.Status, error) { return place.Status{}, gone }
 	if err := Await(t.Context(), "mine", nil, status, nil); err != nil {
 		t.Errorf("a box without services: %v", err)
 	}
@@ -82,8 +82,8 @@ func TestAwaitEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	starting := func(context.Context) (control.Status, error) {
-		return control.Status{Services: []agentbox.Service{{Name: "db", State: "starting"}}}, nil
+	starting := func(context.Context) (place.Status, error) {
+		return place.Status{Services: []agentbox.Service{{Name: "db", State: "starting"}}}, nil
 	}
 	if err := Await(ctx, "mine", []protocol.Service{{Name: "db"}}, starting, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody waits: %v", err)

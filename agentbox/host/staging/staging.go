@@ -1,9 +1,6 @@
 // Package staging fills the workspace of a new box with the repository's files and those of a setup
-// result. It only reads the repository.
-//
-// Packages source and workspace decide which files come into a box. If a driver's workspaces are directories,
-// the files are copied once, into place; any other driver gets a temporary tree to make a disk
-// from.
+// result. It only reads the repository. Packages source and workspace decide which files
+// come into a box, the box's kind where they are written.
 package staging
 
 import (
@@ -14,10 +11,10 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
-	"agentbox/vmm"
 )
 
 // Stager fills workspaces.
@@ -29,11 +26,8 @@ type Stager struct {
 
 // Target is the workspace to fill.
 type Target struct {
-	Box     agentbox.BoxID
-	From    string // where the source is from, for people
-	Path    string // the reserved workspace
-	Size    int64  // of it, in bytes
-	Staging string // a directory for a driver that makes its own form of it
+	Spec place.Spec // of the box
+	From string     // where the source is from, for people
 	// Baseline is where to record what the workspace holds beyond its commit; "" for a box that
 	// nobody takes work from.
 	Baseline string
@@ -43,15 +37,13 @@ type Target struct {
 
 // Fill copies a repository into a box's reserved workspace, while the machine starts. If it fails,
 // the workspace is incomplete and the box is erased.
-func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, from source.Source, progress agentbox.Progress) error {
+func (s Stager) Fill(ctx context.Context, kind place.Kind, to Target, from source.Source, progress agentbox.Progress) error {
 	end := progress.Begin("workspace", to.From)
 	var stats workspace.Stats
-	var err error
-	if d, ok := driver.(vmm.DirectoryWorkspaces); ok {
-		stats, err = s.inPlace(ctx, d, to, from)
-	} else {
-		stats, err = s.fromStaging(ctx, driver, to, from)
-	}
+	err := kind.Fill(ctx, to.Spec, func(ctx context.Context, into place.Tree) (tree string, err error) {
+		tree, stats, err = s.write(ctx, to, from, into)
+		return tree, err
+	})
 	if err != nil {
 		return err
 	}
@@ -62,41 +54,24 @@ func (s Stager) Fill(ctx context.Context, driver vmm.Driver, to Target, from sou
 	return nil
 }
 
-// fromStaging assembles the files in a temporary tree, from which the driver makes the workspace.
-func (s Stager) fromStaging(ctx context.Context, driver vmm.Driver, to Target, from source.Source) (workspace.Stats, error) {
-	defer workspace.RemoveTemp(to.Staging) // erase repeats it if the daemon is killed here
-	tree, stats, err := from.ApplyTemp(ctx, to.Staging, !to.Setup.IsZero())
+// write writes the files of the workspace to a directory, and returns which. A directory has no size
+// of its own, so it is compared with its limit here, and later by watchDisk.
+func (s Stager) write(ctx context.Context, to Target, from source.Source, into place.Tree) (tree string, stats workspace.Stats, err error) {
+	if tree = into.Dir; into.Temporary {
+		tree, stats, err = from.ApplyTemp(ctx, into.Dir, !to.Setup.IsZero())
+	} else {
+		stats, err = from.Apply(ctx, tree, into.Limit)
+	}
 	if err == nil {
 		err = s.overlay(ctx, to, tree, &stats)
 	}
 	if err == nil {
 		err = s.recordBaseline(ctx, to, tree)
 	}
-	if err == nil {
-		err = driver.NewWorkspace(ctx, to.Path, tree, to.Size)
+	if err == nil && into.Limit > 0 && !to.Setup.IsZero() && home.DiskUsage(tree) > into.Limit {
+		err = workspace.TooLarge(into.Limit)
 	}
-	return stats, err
-}
-
-// inPlace copies the files into the reserved, empty workspace. A directory has no size of its own,
-// so it is compared with the size of the box's disk here, and later by watchDisk.
-func (s Stager) inPlace(ctx context.Context, driver vmm.DirectoryWorkspaces, to Target, from source.Source) (workspace.Stats, error) {
-	path := to.Path
-	stats, err := from.Apply(ctx, path, to.Size)
-	if err == nil {
-		err = s.overlay(ctx, to, path, &stats)
-	}
-	if err == nil {
-		err = s.recordBaseline(ctx, to, path)
-	}
-	if err == nil && !to.Setup.IsZero() && home.DiskUsage(path) > to.Size {
-		err = workspace.TooLarge(to.Size)
-	}
-	if err == nil {
-		// The top directory has the repository's mode by now, which may exclude others.
-		err = driver.FinishWorkspace(path)
-	}
-	return stats, err
+	return tree, stats, err
 }
 
 // recordBaseline records what a staged workspace holds beyond its commit, so that diff and pull can
@@ -107,7 +82,7 @@ func (s Stager) recordBaseline(ctx context.Context, to Target, tree string) erro
 	}
 	err := snapshot.RecordBaseline(ctx, tree, to.Commit, to.Baseline)
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("cannot tell what was uncommitted when a box began", "box", to.Box, "error", err)
+		s.Log.Warn("cannot tell what was uncommitted when a box began", "box", to.Spec.ID, "error", err)
 		err = os.RemoveAll(to.Baseline)
 	}
 	return err

@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
+	"agentbox/agentbox/place/local"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"
@@ -83,15 +86,20 @@ func stager(made string) Stager {
 	}}
 }
 
-// reserved is a target of which the driver has the workspace.
-func reserved(t *testing.T, d vmm.Driver, repo workspace.Repo) Target {
+// reserved is a target that the kind of a driver has reserved, with the directory of its files.
+func reserved(t *testing.T, d vmm.Driver, repo workspace.Repo) (place.Kind, Target, string) {
 	t.Helper()
-	dir := t.TempDir()
-	to := Target{Box: agentbox.NewBoxID(), Path: filepath.Join(dir, "workspace-1"), Size: 1 << 20, Staging: filepath.Join(dir, "staging"), Commit: repo.Commit}
-	if err := d.ReserveWorkspace(t.Context(), to.Path, to.Size); err != nil {
+	l := local.Local{Home: home.Home{Dir: t.TempDir()}, Driver: func(agentbox.Isolation) (vmm.Driver, error) { return d, nil }}
+	kind, err := l.Kind(agentbox.GVisor)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return to
+	to := Target{Spec: place.Spec{ID: agentbox.NewBoxID(), Workspace: 1, Disk: 1 << 20}, Commit: repo.Commit}
+	dir := l.Home.Box(to.Spec.ID).Dir
+	if err := errors.Join(os.MkdirAll(dir, 0o700), kind.Reserve(t.Context(), to.Spec)); err != nil {
+		t.Fatal(err)
+	}
+	return kind, to, dir
 }
 
 // A workspace has the repository's files as they are and what setup made of its key, whatever form
@@ -101,10 +109,10 @@ func TestFill(t *testing.T) {
 	direct := &inPlace{}
 	for name, d := range map[string]vmm.Driver{"staged": &copies{}, "in place": direct} {
 		for _, key := range []agentbox.Digest{{}, {1}} {
-			to := reserved(t, d, repo)
-			to.Setup, to.Baseline = key, filepath.Join(filepath.Dir(to.Path), "begin")
+			kind, to, dir := reserved(t, d, repo)
+			to.Setup, to.Baseline = key, filepath.Join(dir, "begin")
 			output := ""
-			err := stager("by setup").Fill(t.Context(), d, to, source.Checkout(repo), func(e agentbox.Event) { output += e.Detail })
+			err := stager("by setup").Fill(t.Context(), kind, to, source.Checkout(repo), func(e agentbox.Event) { output += e.Detail })
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -113,14 +121,14 @@ func TestFill(t *testing.T) {
 				delete(want, "made")
 			}
 			for file, text := range want {
-				if b, err := os.ReadFile(filepath.Join(to.Path, file)); err != nil || string(b) != text {
+				if b, err := os.ReadFile(filepath.Join(dir, "workspace-1", file)); err != nil || string(b) != text {
 					t.Errorf("%s: %s is %q, %v", name, file, b, err)
 				}
 			}
-			if _, err := os.Stat(filepath.Join(to.Path, "made")); key.IsZero() && err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "workspace-1", "made")); key.IsZero() && err == nil {
 				t.Errorf("%s: what setup made is there without a key", name)
 			}
-			if _, err := os.Stat(to.Staging); err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "staging")); err == nil {
 				t.Errorf("%s: the staging directory is left", name)
 			}
 			if b, err := os.ReadFile(filepath.Join(to.Baseline, "tree")); err != nil || len(b) == 0 {
@@ -140,10 +148,10 @@ func TestFill(t *testing.T) {
 func TestFillEnforcesSize(t *testing.T) {
 	repo := repository(t)
 	d := &inPlace{}
-	to := reserved(t, d, repo)
+	kind, to, _ := reserved(t, d, repo)
 	to.Setup = agentbox.Digest{1}
-	err := stager(strings.Repeat("x", 2<<20)).Fill(t.Context(), d, to, source.Checkout(repo), nil)
-	if agentbox.CodeOf(err) != agentbox.CodeOf(workspace.TooLarge(to.Size)) || len(d.finished) != 0 {
+	err := stager(strings.Repeat("x", 2<<20)).Fill(t.Context(), kind, to, source.Checkout(repo), nil)
+	if agentbox.CodeOf(err) != agentbox.CodeOf(workspace.TooLarge(to.Spec.Disk)) || len(d.finished) != 0 {
 		t.Errorf("%v, finished %v", err, d.finished)
 	}
 }
@@ -153,11 +161,11 @@ func TestFailedFillRemovesStaging(t *testing.T) {
 	repo := repository(t)
 	broken := errors.New("the disk is broken")
 	d := &copies{fail: broken}
-	to := reserved(t, d, repo)
-	if err := stager("").Fill(t.Context(), d, to, source.Checkout(repo), nil); !errors.Is(err, broken) {
+	kind, to, dir := reserved(t, d, repo)
+	if err := stager("").Fill(t.Context(), kind, to, source.Checkout(repo), nil); !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
-	if _, err := os.Stat(to.Staging); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "staging")); err == nil {
 		t.Error("the staging directory is left")
 	}
 }

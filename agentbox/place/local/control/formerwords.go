@@ -7,6 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/place"
 )
 
 // formerAccount is Account as builds up to 0e3ba6c8 call it.
@@ -24,29 +25,22 @@ func WriteAccount(ctx context.Context, c *api.Client) error {
 // UnmarshalJSON also reads the words of a supervisor of a build up to 0e3ba6c8, which outlives the
 // daemon that started it.
 func (s *Status) UnmarshalJSON(b []byte) error {
-	type plain Status
 	former := struct {
-		*plain
+		*place.Status
 		Attached, Unlogged bool
 		NoCard             bool `json:"no_card"`
-	}{plain: (*plain)(s)}
+		Lease              struct {
+			*place.Lease
+			Working  int
+			Unpaused string
+		} `json:"lease"`
+	}{Status: &s.Status}
+	former.Lease.Lease = &s.Lease
 	err := json.Unmarshal(b, &former)
 	s.Configured = s.Configured || former.Attached
 	s.AuditLogFailed = s.AuditLogFailed || former.Unlogged
 	s.NoNetworkCard = s.NoNetworkCard || former.NoCard
-	return err
-}
-
-// UnmarshalJSON also reads the words of a supervisor of a build up to 0e3ba6c8.
-func (l *LeaseStatus) UnmarshalJSON(b []byte) error {
-	type plain LeaseStatus
-	former := struct {
-		*plain
-		Working  int
-		Unpaused string
-	}{plain: (*plain)(l)}
-	err := json.Unmarshal(b, &former)
-	l.Holders = cmp.Or(l.Holders, former.Working)
-	l.PauseError = cmp.Or(l.PauseError, former.Unpaused)
+	s.Lease.Holders = cmp.Or(s.Lease.Holders, former.Lease.Working)
+	s.Lease.PauseError = cmp.Or(s.Lease.PauseError, former.Lease.Unpaused)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/place"
 )
 
 // A supervisor outlives the daemon that started it, so what one of an earlier build answers is read.
@@ -21,10 +22,10 @@ func TestAnswersOfEarlierSupervisorsAreRead(t *testing.T) {
 	if err := json.Unmarshal([]byte(answer), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := Status{
+	want := Status{place.Status{
 		PID: 7, Life: 3, Configured: true, NoNetworkCard: true, AuditLogFailed: true,
-		Lease: LeaseStatus{Left: 5, Term: 9, Holders: 2, PauseError: "no room"},
-	}
+		Lease: place.Lease{Left: 5, Term: 9, Holders: 2, PauseError: "no room"},
+	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v, want %+v", got, want)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/cost"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 )
@@ -142,14 +142,14 @@ func TestMeterCostLimit(t *testing.T) {
 	m.used = func() agentbox.Consumption { return used }
 	m.begin()
 	rates := &cost.Table{Currency: "EUR", Models: map[string]cost.Model{"m": {Output: 10}}}
-	over := func(l control.Limits, want string) {
+	over := func(l place.Limits, want string) {
 		t.Helper()
 		m.limit(l)
 		if got := m.exceeded().String(); got != want {
 			t.Errorf("%+v: over %q, want %q", l, got, want)
 		}
 	}
-	tokens, costs := control.Limits{Tokens: 100}, control.Limits{Cost: 0.5, Rates: rates}
+	tokens, costs := place.Limits{Tokens: 100}, place.Limits{Cost: 0.5, Rates: rates}
 	over(tokens, "")
 	used.AddTokens("m", agentbox.Tokens{Input: 60, Output: 40})
 	over(tokens, "tokens 100")
@@ -159,7 +159,7 @@ func TestMeterCostLimit(t *testing.T) {
 	tokens.Pause, costs.Pause = true, true
 	over(tokens, "")
 	over(costs, "")
-	over(control.Limits{Cost: 0.5}, "") // without rates nobody knows
+	over(place.Limits{Cost: 0.5}, "") // without rates nobody knows
 }
 
 // ownProcess is a machine of which only its processes matter.

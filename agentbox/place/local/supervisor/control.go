@@ -9,6 +9,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
@@ -25,9 +26,9 @@ func (s *Supervisor) handler() http.Handler {
 		case s.startRequests <- req:
 		default: // asked before
 		}
-		return s.status(ctx, control.StatusRequest{})
+		return s.status(ctx, place.Question{})
 	})
-	api.Handle(mux, control.Show, func(ctx context.Context, req control.StatusRequest, _ agentbox.Progress) (control.Status, error) {
+	api.Handle(mux, control.Show, func(ctx context.Context, req place.Question, _ agentbox.Progress) (control.Status, error) {
 		return s.status(ctx, req)
 	})
 	api.Handle(mux, control.Wait, func(ctx context.Context, _ api.None, _ agentbox.Progress) (api.None, error) {
@@ -46,7 +47,7 @@ func (s *Supervisor) handler() http.Handler {
 		s.lease.renew(req.Term)
 		return api.None{}, nil
 	})
-	api.Handle(mux, control.Policy, func(ctx context.Context, req control.PolicyInForce, _ agentbox.Progress) (api.None, error) {
+	api.Handle(mux, control.Policy, func(ctx context.Context, req place.Policy, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, s.guard.enforce(ctx, req)
 	})
 	api.Handle(mux, control.Account, whenStarted(s, func(ctx context.Context, _ api.None) (api.None, error) {
@@ -99,7 +100,7 @@ const maxHelloAge = time.Second
 // attach gives the machine its workspace and everything configured, and so turns it into a box. The
 // policy must be in force already (control.Policy), since its services may reach out as soon as
 // they start.
-func (s *Supervisor) attach(ctx context.Context, req control.GuestConfig) error {
+func (s *Supervisor) attach(ctx context.Context, req place.Identity) error {
 	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
 		return err
 	}
@@ -125,7 +126,7 @@ func (s *Supervisor) attach(ctx context.Context, req control.GuestConfig) error 
 // attachment is what the guest is told at an attach: names, environment, services, files and
 // trusted authorities. Own says that the machine becomes this box for good, as opposed to a
 // warm-up.
-func (s *Supervisor) attachment(req control.GuestConfig) (*protocol.AttachRequest, error) {
+func (s *Supervisor) attachment(req place.Identity) (*protocol.AttachRequest, error) {
 	a := &protocol.AttachRequest{Workspace: true, Own: true, Hostname: req.Hostname, User: req.User, Env: req.Env, Services: req.Services}
 	ca, err := s.ca()
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *Supervisor) attachment(req control.GuestConfig) (*protocol.AttachReques
 
 // becomeBox is the host's half of an attach, after the guest's: it opens the ports, starts the
 // lease and starts the clock of the limits.
-func (s *Supervisor) becomeBox(ctx context.Context, req control.GuestConfig) error {
+func (s *Supervisor) becomeBox(ctx context.Context, req place.Identity) error {
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/vmm"
 )
 
@@ -83,9 +83,9 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 
 // leaseStatus is the lease as a person sees it. The reason why it could not be paused is left out
 // while somebody works in the box.
-func (s *Supervisor) leaseStatus() control.LeaseStatus {
+func (s *Supervisor) leaseStatus() place.Lease {
 	left, workers, term := s.lease.remaining()
-	st := control.LeaseStatus{Left: max(left, 0), Term: term, Holders: workers}
+	st := place.Lease{Left: max(left, 0), Term: term, Holders: workers}
 	if why := s.pauseErr.Load(); why != nil && workers == 0 {
 		st.PauseError = *why
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 )
 
 // The end of a lease is acted on after whatever else is being done to the machine, and may have been
@@ -17,7 +17,7 @@ func TestRenewedLeaseEndsNothing(t *testing.T) {
 			"worked":  func(l *lease) { t.Cleanup(l.hold()) },
 		} {
 			s := &Supervisor{started: make(chan struct{}), ended: make(chan struct{}), meter: newMeter(nil, nil), log: slog.New(slog.DiscardHandler)}
-			s.meter.limit(control.Limits{Pause: pauses})
+			s.meter.limit(place.Limits{Pause: pauses})
 			s.attached.Store(true)
 			s.lease = newLease(time.Nanosecond)
 			defer s.lease.stop()

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/policy"
 	"agentbox/policy/gateway"
 	"agentbox/policy/secrets"
@@ -59,7 +59,7 @@ func denyAll() *policy.Policy { return policy.New(policy.Spec{}, nil) }
 // takes the network from the box instead, as with any other entry. Secrets that the new policy
 // lacks are forgotten before flows go on; new secrets become known only once the policy that scopes
 // them is in force.
-func (g *guard) enforce(_ context.Context, req control.PolicyInForce) error {
+func (g *guard) enforce(_ context.Context, req place.Policy) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	// Nothing can be put in force without a line in the log that says so.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 	"agentbox/policy"
 	"agentbox/policy/gateway"
 	"agentbox/policy/secrets"
@@ -37,7 +37,7 @@ func newTestGuard(t *testing.T) (*guard, *gate, string) {
 	return g, gt, dir
 }
 
-func inForce(t *testing.T, rules ...string) control.PolicyInForce {
+func inForce(t *testing.T, rules ...string) place.Policy {
 	t.Helper()
 	l := policy.Layer{Source: policy.User}
 	for _, s := range rules {
@@ -47,7 +47,7 @@ func inForce(t *testing.T, rules ...string) control.PolicyInForce {
 		}
 		l.Private = append(l.Private, r)
 	}
-	return control.PolicyInForce{Spec: policy.Spec{Preset: "strict", Layers: []policy.Layer{l}}}
+	return place.Policy{Spec: policy.Spec{Preset: "strict", Layers: []policy.Layer{l}}}
 }
 
 // A machine of the pool is no box: nothing leaves it, and it has no log.
@@ -219,7 +219,7 @@ func TestNetworkLimits(t *testing.T) {
 	m := newMeter(func() time.Duration { return 0 }, func(which agentbox.Limit) { g.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()}) })
 	g = newGuard(Config{Box: agentbox.NewBoxID()}, dir, m, slog.New(slog.DiscardHandler))
 	req := inForce(t)
-	req.Limits = control.Limits{Bytes: 10}
+	req.Limits = place.Limits{Bytes: 10}
 	if err := g.enforce(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestConcurrentConnectionLimit(t *testing.T) {
 	g, gate, _ := newTestGuard(t)
 	d, over := served(t, g, gate)
 	req := inForce(t, "127.0.0.1:*")
-	req.Limits = control.Limits{Connections: 1}
+	req.Limits = place.Limits{Connections: 1}
 	if err := g.enforce(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}

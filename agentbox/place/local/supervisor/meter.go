@@ -11,7 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 )
 
 // meter watches the limits of one life of a box. It measures from outside and ignores what the
@@ -27,7 +27,7 @@ type meter struct {
 
 	mu       sync.Mutex
 	started  time.Time // zero until the machine is a box
-	limits   control.Limits
+	limits   place.Limits
 	reported map[agentbox.Limit]bool
 
 	// active is when the box last showed activity, in nanoseconds of the monotonic clock since
@@ -48,7 +48,7 @@ func newMeter(cpu func() time.Duration, reached func(agentbox.Limit)) *meter {
 }
 
 // limit replaces the limits. Counts stay, so a limit below its count is reached at once.
-func (m *meter) limit(l control.Limits) {
+func (m *meter) limit(l place.Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.limits = l
@@ -158,7 +158,7 @@ func (m *meter) exceeded() agentbox.Limit {
 }
 
 // costExceeded returns the limit of tokens or cost that a task has reached.
-func (m *meter) costExceeded(l control.Limits) agentbox.Limit {
+func (m *meter) costExceeded(l place.Limits) agentbox.Limit {
 	switch {
 	case l.Tokens > 0 && tokensOf(m.used()) >= l.Tokens:
 		return agentbox.Limit{Kind: agentbox.LimitTokens, Count: l.Tokens}

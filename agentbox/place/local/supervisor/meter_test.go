@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place"
 )
 
 func TestMeterReportsLimit(t *testing.T) {
@@ -16,7 +16,7 @@ func TestMeterReportsLimit(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	m := newMeter(func() time.Duration { return cpu }, func(which agentbox.Limit) { told = append(told, which.String()) })
 	m.now = func() time.Time { return now }
-	m.limit(control.Limits{Wall: time.Hour, Idle: time.Minute, CPU: 10 * time.Second, Connections: 2, Bytes: 100})
+	m.limit(place.Limits{Wall: time.Hour, Idle: time.Minute, CPU: 10 * time.Second, Connections: 2, Bytes: 100})
 	m.begin()
 
 	now = now.Add(59 * time.Second)
@@ -58,17 +58,17 @@ func TestMeterStartsWithBox(t *testing.T) {
 	m := newMeter(func() time.Duration { return time.Hour }, func(agentbox.Limit) {})
 	m.now = func() time.Time { return now }
 	now = now.Add(24 * time.Hour)
-	m.limit(control.Limits{Wall: time.Hour, Idle: time.Hour, CPU: time.Minute})
+	m.limit(place.Limits{Wall: time.Hour, Idle: time.Hour, CPU: time.Minute})
 	if got := m.exceeded().String(); got != "" {
 		t.Errorf("over %q before it is a box", got)
 	}
-	m.limit(control.Limits{Wall: time.Hour, Idle: time.Hour})
+	m.limit(place.Limits{Wall: time.Hour, Idle: time.Hour})
 	m.begin()
 	if got := m.exceeded().String(); got != "" {
 		t.Errorf("over %q at once", got)
 	}
 	now = now.Add(30 * time.Minute)
-	m.limit(control.Limits{Wall: time.Hour, Idle: time.Hour})
+	m.limit(place.Limits{Wall: time.Hour, Idle: time.Hour})
 	m.begin() // a second attachment is none
 	now = now.Add(31 * time.Minute)
 	if got := m.exceeded().String(); got != "wall 1h0m0s" {
@@ -102,15 +102,15 @@ func TestMeterOfBoxInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Hour)
-	m.limit(control.Limits{Idle: time.Minute, Pause: true})
+	m.limit(place.Limits{Idle: time.Minute, Pause: true})
 	if got := m.exceeded().String(); got != "" || !m.pausesAtLimit() {
 		t.Errorf("over %q with a client in the box; pauses %v", got, m.pausesAtLimit())
 	}
-	m.limit(control.Limits{Idle: time.Minute})
+	m.limit(place.Limits{Idle: time.Minute})
 	if got := m.exceeded().String(); got != "idle 1m0s" || m.pausesAtLimit() {
 		t.Errorf("over %q in a silent run; pauses %v", got, m.pausesAtLimit())
 	}
-	m.limit(control.Limits{Idle: time.Minute, Pause: true})
+	m.limit(place.Limits{Idle: time.Minute, Pause: true})
 	if working != 1 {
 		t.Errorf("%d clients renew the lease", working)
 	}

@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
@@ -72,7 +73,7 @@ func (s *Supervisor) start(ctx context.Context, files Files, sshListener net.Lis
 // greetGuest plugs the network in and greets the guest. If become is not nil, the guest becomes
 // that box during the greeting; nil is for a machine of the pool, and for one that was a box before
 // it was saved.
-func (s *Supervisor) greetGuest(ctx context.Context, become *control.GuestConfig) error {
+func (s *Supervisor) greetGuest(ctx context.Context, become *place.Identity) error {
 	var attach *protocol.AttachRequest
 	if become != nil {
 		var err error

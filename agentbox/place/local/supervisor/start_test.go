@@ -13,6 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/vmm"
 )
@@ -72,15 +73,15 @@ func TestStatusDuringAttach(t *testing.T) {
 	close(s.started)
 	var asked sync.WaitGroup
 	asked.Go(func() {
-		if _, err := s.status(t.Context(), control.StatusRequest{}); err != nil {
+		if _, err := s.status(t.Context(), place.Question{}); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := s.becomeBox(t.Context(), control.GuestConfig{Lease: time.Hour}); err != nil {
+	if err := s.becomeBox(t.Context(), place.Identity{Lease: time.Hour}); err != nil {
 		t.Error(err)
 	}
 	asked.Wait()
-	if st, err := s.status(t.Context(), control.StatusRequest{}); err != nil || !st.Configured {
+	if st, err := s.status(t.Context(), place.Question{}); err != nil || !st.Configured {
 		t.Errorf("%+v, %v", st, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/drivers"
 	"agentbox/policy/gateway"
@@ -257,14 +258,14 @@ func (s *Supervisor) waitStarted(ctx context.Context) error {
 
 // status waits for the machine to answer, and returns what this process knows. The guest is asked
 // if the request wants that; if it does not answer, only its part is missing.
-func (s *Supervisor) status(ctx context.Context, req control.StatusRequest) (control.Status, error) {
+func (s *Supervisor) status(ctx context.Context, req place.Question) (control.Status, error) {
 	if err := s.waitStarted(ctx); err != nil {
 		return control.Status{}, err
 	}
-	st := control.Status{
+	st := control.Status{Status: place.Status{
 		PID: os.Getpid(), Life: s.cfg.Life, Configured: s.attached.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
 		NoNetworkCard: s.network == nil, AuditLogFailed: s.guard.failed.Load(), Lease: s.leaseStatus(),
-	}
+	}}
 	if req.Processes {
 		st.Machine = s.machine.PIDs()
 	}

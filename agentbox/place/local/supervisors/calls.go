@@ -8,6 +8,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
 )
 
@@ -55,26 +56,21 @@ func EndedError(id string, end agentbox.End) *agentbox.Error {
 
 // Status is a supervisor's report of itself and, on request, of its guest. It waits while the
 // machine starts.
-func (s *Supervisor) Status(ctx context.Context, req control.StatusRequest) (control.Status, error) {
-	return api.Call(ctx, s.Client, control.Show, req, nil)
-}
-
-// Save saves the state of the machine, which goes on.
-func (s *Supervisor) Save(ctx context.Context, req control.SaveRequest) error {
-	_, err := Ask(ctx, s, control.Save, req)
-	return err
+func (s *Supervisor) Status(ctx context.Context, ask place.Question) (place.Status, error) {
+	st, err := Ask(ctx, s, control.Show, ask)
+	return st.Status, err
 }
 
 // ApplyPolicy puts in force what compose returns. compose is called with the lock held, so of two
 // calls the one that composed later is in force in the end.
-func (s *Supervisor) ApplyPolicy(ctx context.Context, compose func() (control.PolicyInForce, error)) error {
+func (s *Supervisor) ApplyPolicy(ctx context.Context, compose func() (place.Policy, error)) error {
 	s.policy.Lock()
 	defer s.policy.Unlock()
 	req, err := compose()
 	if err != nil {
 		return err
 	}
-	_, err = api.Call(ctx, s.Client, control.Policy, req, nil)
+	_, err = Ask(ctx, s, control.Policy, req)
 	return err
 }
 
@@ -85,12 +81,12 @@ func (s *Supervisor) Forward(ctx context.Context, ports []agentbox.ConfiguredPor
 }
 
 // OpenPort forwards a port to the host's loopback and returns its address.
-func (s *Supervisor) OpenPort(ctx context.Context, req api.PortRequest) (agentbox.Port, error) {
-	return Ask(ctx, s, control.Open, req)
+func (s *Supervisor) OpenPort(ctx context.Context, port, local int) (agentbox.Port, error) {
+	return Ask(ctx, s, control.Open, api.PortRequest{Port: port, Host: local})
 }
 
 // ClosePort ends a forwarding.
-func (s *Supervisor) ClosePort(ctx context.Context, req api.PortRequest) error {
-	_, err := Ask(ctx, s, control.Close, req)
+func (s *Supervisor) ClosePort(ctx context.Context, port int) error {
+	_, err := Ask(ctx, s, control.Close, api.PortRequest{Port: port})
 	return err
 }

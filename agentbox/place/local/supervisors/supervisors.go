@@ -184,6 +184,7 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 func (s *Supervisor) end() {
 	awaitUnlocked(s.Box.Lock())
 	s.exit, s.left, s.exitErr = supervisor.TakeExit(s.Box.Dir)
+	s.Client.Close()
 	close(s.Done)
 }
 

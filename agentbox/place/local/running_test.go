@@ -1,14 +1,18 @@
-package host
+package local
 
 import (
+	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/supervisors/supervisortest"
 )
 
@@ -24,17 +28,24 @@ func TestCallToDyingSupervisorExplainsExit(t *testing.T) {
 		{"full", `{"end":{"cause":"failed"},"reason":{"code":"no_space","message":"the disk is full","hint":"free some"}}`, "the disk is full", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHome(t)
-			rec := newTestRecord("mine")
-			names := write(t, h, rec)
+			h := home.Home{Dir: t.TempDir()}
+			if err := h.Create(); err != nil {
+				t.Fatal(err)
+			}
+			id := agentbox.NewBoxID()
+			names := h.Box(id)
+			if err := errors.Join(os.MkdirAll(names.Dir, 0o700), os.MkdirAll(names.Run, 0o700)); err != nil {
+				t.Fatal(err)
+			}
 			_, let, _ := supervisortest.Hold(t, names.Lock(), supervisortest.Itself)
 			hangUp(t, names.Control())
-			sup, err := supervisors.Adopt(t.Context(), names, func(f func()) { go f() })
+			k := kind{Local: &Local{Home: h, Context: t.Context(), Go: func(f func()) { go f() }, Log: slog.New(slog.DiscardHandler)}}
+			p, err := k.Recover(t.Context(), place.Spec{ID: id})
 			if err != nil {
 				t.Fatal(err)
 			}
 			said := make(chan error, 1)
-			go func() { said <- (&box{rec: rec, sup: sup}).renew(t.Context()) }()
+			go func() { said <- p.(place.Leaser).Renew(t.Context(), time.Hour) }()
 			if c.exit != "" {
 				if err := os.WriteFile(filepath.Join(names.Dir, "exit.json"), []byte(c.exit), 0o600); err != nil {
 					t.Fatal(err)
@@ -45,8 +56,8 @@ func TestCallToDyingSupervisorExplainsExit(t *testing.T) {
 			if e := agentbox.AsError(err); err == nil || !strings.Contains(e.Message, c.want) || e.Hint == "" || (e.End != nil) != (c.cause != "") || e.End != nil && e.End.Cause != c.cause {
 				t.Errorf("%+v", err)
 			}
-			if _, ok, err := sup.Exit(); ok != (c.exit != "") {
-				t.Errorf("what it left: %v, %v", ok, err)
+			if _, known := p.End(); known != (c.exit != "") {
+				t.Errorf("what it left: %v", known)
 			}
 		})
 	}
@@ -71,3 +82,5 @@ func hangUp(t *testing.T, socket string) {
 		}
 	}()
 }
+
+func TestMain(m *testing.M) { supervisortest.Main(m) }

@@ -1,0 +1,102 @@
+package local
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
+	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place/local/supervisors"
+)
+
+// running implements place.Place and all abilities of one, by calls to a supervisor. What is missing
+// here is promoted.
+type running struct {
+	*supervisors.Supervisor
+	kind kind
+	id   agentbox.BoxID
+	held atomic.Bool // Hold was called, and Start not since
+}
+
+// Start implements place.Place.
+func (r *running) Start(ctx context.Context, as *place.Identity) error {
+	if as != nil && r.held.Swap(false) {
+		_, err := supervisors.Ask(ctx, r.Supervisor, control.Configure, *as)
+		return err
+	}
+	_, err := supervisors.Ask(ctx, r.Supervisor, control.Start, control.StartRequest{Guest: as})
+	return err
+}
+
+// Session implements place.Place.
+func (r *running) Session(ctx context.Context, user string) (place.Session, error) {
+	names := r.Box
+	a := environment.Address{Name: r.id.String(), Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
+	client, err := environment.Open(ctx, a, user)
+	if err != nil {
+		return nil, r.Explain(ctx, err)
+	}
+	return place.Over(client), nil
+}
+
+// Done implements place.Place.
+func (r *running) Done() <-chan struct{} { return r.Supervisor.Done }
+
+// End implements place.Place.
+func (r *running) End() (agentbox.End, bool) {
+	exit, known, err := r.Exit()
+	if err != nil {
+		r.kind.Log.Warn("cannot read why a supervisor ended", "box", r.id, "error", err)
+	}
+	return exit.End, known
+}
+
+// Renew implements place.Leaser.
+func (r *running) Renew(ctx context.Context, term time.Duration) error {
+	_, err := supervisors.Ask(ctx, r.Supervisor, control.Lease, control.LeaseRequest{Term: term})
+	return err
+}
+
+// Hold implements place.Holder.
+func (r *running) Hold(ctx context.Context) error {
+	_, err := supervisors.Ask(ctx, r.Supervisor, control.Hold, api.None{})
+	r.held.Store(err == nil)
+	return err
+}
+
+// Pause implements place.Saver. The supervisor completes the save by one rename before it ends the
+// machine, so a crash leaves either the machine or the save.
+func (r *running) Pause(ctx context.Context) error {
+	if _, err := supervisors.Ask(ctx, r.Supervisor, control.Pause, control.SaveRequest{Dir: r.Box.Saved()}); err != nil {
+		return agentbox.MarkNoSpace(err)
+	}
+	<-r.Supervisor.Done
+	return nil
+}
+
+// Checkpoint implements place.Saver.
+func (r *running) Checkpoint(ctx context.Context, name string) (int64, error) {
+	dir := r.kind.checkpoint(r.id, name)
+	// The supervisor makes dir itself, by a rename when the save is complete.
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return 0, agentbox.MarkNoSpace(err)
+	}
+	if _, err := supervisors.Ask(ctx, r.Supervisor, control.Save, control.SaveRequest{Dir: dir}); err != nil {
+		return 0, agentbox.MarkNoSpace(err)
+	}
+	return home.DiskUsage(dir), nil
+}
+
+// Fork implements place.Saver.
+func (r *running) Fork(ctx context.Context, child agentbox.BoxID) error {
+	dir := r.kind.Home.Box(child).Saved()
+	_, err := supervisors.Ask(ctx, r.Supervisor, control.Save, control.SaveRequest{Dir: dir, Fork: true})
+	return err
+}
