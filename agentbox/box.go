@@ -58,19 +58,6 @@ const (
 	Stopped  State = "stopped"  // it has no machine; the workspace remains, the runtime is gone
 )
 
-// Isolation is the kind of machine that runs a box.
-type Isolation string
-
-// The kinds of isolation. Auto appears only in requests, never in an answer.
-const (
-	Auto    Isolation = "auto"
-	MicroVM Isolation = "microvm"
-	GVisor  Isolation = "gvisor"
-	Lima    Isolation = "lima"
-	// Container shares the host's kernel. It is weaker than all others, and Auto never becomes it.
-	Container Isolation = "container"
-)
-
 // Lifetime says what a workspace belongs to, and thus when it is removed. It decides which box "up"
 // finds again, so it is part of the key that the host computes from a checkout.
 type Lifetime string

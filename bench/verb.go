@@ -103,7 +103,7 @@ func (r *Run) writePage() error {
 func (r *Run) flags(runs int) []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "runs", Value: runs, Usage: "take `N` samples of each scenario", Destination: &r.Runs},
-		&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: auto, microvm, gvisor", Destination: (*string)(&r.Isolation)},
+		&cli.StringFlag{Name: "isolation", Usage: "only this `KIND` of machine: " + agentbox.IsolationWords(), Destination: (*string)(&r.Isolation)},
 		&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &r.File},
 		&cli.StringFlag{Name: "html", Usage: "write a page with drawings to `FILE`, which needs no other file", Destination: &r.Page},
 		&cli.StringFlag{Name: "baseline", Usage: "compare on that page with the report in `FILE`", Destination: &r.Baseline},

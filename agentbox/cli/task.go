@@ -65,7 +65,7 @@ func (a *app) taskSubmitCommand() *cli.Command {
 			&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one", Destination: &spec.Image},
 			&cli.IntFlag{Name: "cpus", Usage: "give each box `N` CPUs", Destination: &spec.CPUs},
 			&cli.StringFlag{Name: "memory", Usage: "give each box `SIZE` of memory, such as 2GiB", Destination: &spec.Memory},
-			&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: auto, microvm, gvisor or container", Action: func(_ context.Context, _ *cli.Command, v string) error {
+			&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: " + agentbox.IsolationWords(), Action: func(_ context.Context, _ *cli.Command, v string) error {
 				spec.Isolation = agentbox.Isolation(v)
 				return nil
 			}},

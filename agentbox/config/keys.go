@@ -21,7 +21,7 @@ var topLevel = []key{
 	{"include", (*decoder).include},
 	{"kernel", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Kernel, nonEmpty) }},
 	{"isolation", func(d *decoder, n *yaml.Node) {
-		choice(d, n, &d.cfg.Isolation, agentbox.Auto, agentbox.MicroVM, agentbox.GVisor, agentbox.Lima, agentbox.Container)
+		choice(d, n, &d.cfg.Isolation, agentbox.Isolations()...)
 	}},
 	{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
 	{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},

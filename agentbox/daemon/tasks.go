@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"path/filepath"
@@ -282,9 +283,8 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 // what it would get if it were alone on this machine. It counts whole CPUs, and memory in bytes. It
 // checks the isolation now, so that a typing error does not make a task fail an hour later.
 func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
-	kinds := []agentbox.Isolation{"", agentbox.Auto, agentbox.MicroVM, agentbox.GVisor, agentbox.Lima, agentbox.Container}
-	if !slices.Contains(kinds, spec.Isolation) {
-		return task.Need{}, agentbox.Errorf(agentbox.Invalid, "--isolation: %q is not a kind of isolation", spec.Isolation).WithHint("use auto, microvm, gvisor, lima or container")
+	if err := agentbox.CheckIsolation(cmp.Or(spec.Isolation, agentbox.Auto)); err != nil {
+		return task.Need{}, fmt.Errorf("--isolation: %w", err)
 	}
 	if err := (flags.Flags{CPUs: spec.CPUs, Memory: spec.Memory}).Check(); err != nil {
 		return task.Need{}, err

@@ -128,7 +128,7 @@ func (m *Manager) build(ctx context.Context, b *box, from source.Source, progres
 // kernelFor finds or fetches the guest kernel of a kind of machine, "" for kinds that bring their
 // own. override is the kernel that the configuration names, "" for the default of this build.
 func (m *Manager) kernelFor(ctx context.Context, kind agentbox.Isolation, override string, progress agentbox.Progress) (string, error) {
-	if kind != agentbox.MicroVM {
+	if !agentbox.KindOf(kind).GuestKernel {
 		return "", nil
 	}
 	return m.kernel(ctx, override, progress)

@@ -22,7 +22,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/flags"
-	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/project"
 	"agentbox/policy"
 	"agentbox/vmm/image"
@@ -189,7 +188,7 @@ func (a Approvals) RecordPin(lockPath string, r image.Recipe) error {
 // isWeaker tells whether a repository asks for a kind of machine other than the strongest that is
 // fast here. A flag of the user's does not count.
 func (a Approvals) isWeaker(ctx context.Context, cfg *config.Config, asked flags.Flags) bool {
-	if asked.Isolation != "" || !slices.Contains(isolation.Kinds, cfg.Isolation) {
+	if asked.Isolation != "" || agentbox.KindOf(cfg.Isolation) == (agentbox.Kind{}) {
 		return false
 	}
 	best, err := a.BestKind(ctx)

@@ -40,14 +40,14 @@ type Doctor struct {
 func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	var d diagnosis
 	doc.checkKinds(ctx, req, &d)
-	if d.works(agentbox.MicroVM) {
+	if d.works(func(k agentbox.Kind) bool { return k.GuestKernel }) {
 		dir, err := doc.Kernel(ctx, "", progress)
 		d.add("kernel", dir, err)
 		d.add("confinement", confinement(), nil)
 	}
 	d.add("lazy images", doc.checkLazyImages(d.working), nil)
 	for _, p := range programs {
-		if p.kind != "" && !d.works(p.kind) {
+		if p.of != nil && !d.works(p.of) {
 			continue
 		}
 		path, err := p.find(p.name)
@@ -89,8 +89,10 @@ type diagnosis struct {
 	working []agentbox.Isolation
 }
 
-// works tells whether machines of a kind start here.
-func (d *diagnosis) works(kind agentbox.Isolation) bool { return slices.Contains(d.working, kind) }
+// works tells whether machines of such a kind start here.
+func (d *diagnosis) works(such func(agentbox.Kind) bool) bool {
+	return slices.ContainsFunc(d.working, func(name agentbox.Isolation) bool { return such(agentbox.KindOf(name)) })
+}
 
 // add adds the result of a check.
 func (d *diagnosis) add(name, detail string, err error) {
@@ -112,10 +114,11 @@ func Result(name, detail string, err error) api.Check {
 // work is a failure only if a box would need it.
 func (doc Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diagnosis) {
 	facts, errs := map[agentbox.Isolation]place.Facts{}, map[agentbox.Isolation]error{}
-	for _, kind := range isolation.Kinds {
-		facts[kind], errs[kind] = doc.Chooser.Probe(ctx, kind, req.Probe)
-		if errs[kind] == nil {
-			d.working = append(d.working, kind)
+	for _, k := range agentbox.Kinds {
+		f, err := doc.Chooser.Probe(ctx, k.Name, req.Probe)
+		facts[k.Name], errs[k.Name] = f, err
+		if err == nil && (f.Hardware || !k.HardwareOnly || req.Isolation == k.Name) {
+			d.working = append(d.working, k.Name)
 		}
 	}
 	w := isolation.PreferenceOf("", &config.Config{Isolation: agentbox.Auto}, []string{isolation.Env + "=" + string(req.Isolation)})
@@ -124,10 +127,12 @@ func (doc Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diag
 	if i := slices.Index(d.working, chosen.Kind); i > 0 {
 		d.working = slices.Concat([]agentbox.Isolation{chosen.Kind}, d.working[:i], d.working[i+1:])
 	}
-	for _, kind := range isolation.Kinds {
+	for _, k := range agentbox.Kinds {
+		kind := k.Name
 		if f := facts[kind]; errs[kind] == nil {
+			f.Reason = isolation.Explain(kind, f)
 			d.add(string(kind), factsText(f), nil)
-		} else if d.add(string(kind), "", errs[kind]); err == nil || kind == agentbox.Container {
+		} else if d.add(string(kind), "", errs[kind]); err == nil || !k.Auto {
 			last := &d.checks[len(d.checks)-1]
 			last.OK, last.Detail = true, "not here, and not needed: "+last.Detail
 		}
@@ -150,14 +155,14 @@ func factsText(f place.Facts) string {
 // doctor does not find a program that the code would miss.
 var programs = []struct {
 	name, pkg, why string
-	kind           agentbox.Isolation // the only one that needs it; "" for all
+	of             func(agentbox.Kind) bool // the kinds that need it; nil for all
 	find           func(name string) (path string, err error)
 }{
-	{"git", "git", "workspaces are made with it", "", exec.LookPath},
-	{"mke2fs", "e2fsprogs", "workspace disks are made with it", agentbox.MicroVM, vmm.FindProgram},
-	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", "", exec.LookPath},
-	{"newuidmap", "uidmap", "gVisor machines and apt: images of users other than root need it", "", exec.LookPath},
-	{"ssh", "openssh-client", "only `agentbox ssh` needs it", "", exec.LookPath},
+	{"git", "git", "workspaces are made with it", nil, exec.LookPath},
+	{"mke2fs", "e2fsprogs", "workspace disks are made with it", func(k agentbox.Kind) bool { return k.DiskImage }, vmm.FindProgram},
+	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", nil, exec.LookPath},
+	{"newuidmap", "uidmap", "gVisor machines and apt: images of users other than root need it", nil, exec.LookPath},
+	{"ssh", "openssh-client", "only `agentbox ssh` needs it", nil, exec.LookPath},
 }
 
 // confinement says what a guest could reach that has taken over its machine's process. Boxes work

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,5 +88,13 @@ func TestKindFailsOnlyIfNoneWorks(t *testing.T) {
 	Doctor{Chooser: hostWith(tcg, soft)}.checkKinds(t.Context(), api.DoctorRequest{Isolation: agentbox.MicroVM}, &d)
 	if want := "a new box is microvm/tcg: asked for by AGENTBOX_ISOLATION; "; !strings.HasPrefix(d.checks[0].Detail, want) {
 		t.Errorf("%q, want %q first", d.checks[0].Detail, want)
+	}
+	if want := []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor}; !slices.Equal(d.working, want) {
+		t.Errorf("%v work for who asks for a microVM, want %v", d.working, want)
+	}
+	d = diagnosis{}
+	Doctor{Chooser: hostWith(tcg, soft)}.checkKinds(t.Context(), api.DoctorRequest{}, &d)
+	if want := []agentbox.Isolation{agentbox.GVisor}; !slices.Equal(d.working, want) || !strings.Contains(d.checks[1].Detail, "emulated") {
+		t.Errorf("%v work for who asks for nothing, want %v: %v", d.working, want, d.checks)
 	}
 }

@@ -4,20 +4,16 @@
 package isolation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/place"
 )
-
-// Kinds are the kinds of isolation that have drivers, the strongest first. Auto never chooses the
-// last.
-var Kinds = []agentbox.Isolation{agentbox.MicroVM, agentbox.GVisor, agentbox.Container}
 
 // Env is the variable in the caller's environment that defines what auto means on this machine.
 const Env = "AGENTBOX_ISOLATION"
@@ -74,8 +70,8 @@ type Chooser struct {
 	Kind func(agentbox.Isolation) (place.Kind, error)
 }
 
-// Choose decides on the kind of a new box: the one asked for, or the strongest that is fast here.
-// It fails if the kind that is asked for does not work here, and takes no other.
+// Choose decides on the kind of a new box: the one asked for, or the first that is fast here. It
+// fails if the kind that is asked for does not work here, and takes no other.
 func (c Chooser) Choose(ctx context.Context, w Preference) (Choice, error) {
 	if w.by == "" {
 		return c.Auto(ctx)
@@ -85,37 +81,43 @@ func (c Chooser) Choose(ctx context.Context, w Preference) (Choice, error) {
 		return Choice{}, fmt.Errorf("%s is asked for by %s: %w", w.kind, w.by, err)
 	}
 	reason := "asked for by " + w.by
-	if why := explainReason(w.kind, facts); why != "" {
+	if why := Explain(w.kind, facts); why != "" {
 		reason += "; " + why
 	}
 	return Choice{w.kind, facts, reason}, nil
 }
 
-// Auto chooses hardware virtualization where it works, else a kernel in user space. It never chooses
-// an emulated machine, which is slow and for which QEMU promises no isolation. If neither works, the
-// error says why for each.
+// Auto chooses the first kind of the table that works here and may be chosen. An emulated machine is
+// slow, and QEMU promises no isolation for it, so only who asks for one gets it. If no kind is left,
+// the error says why for each, with the hint of the last.
 func (c Chooser) Auto(ctx context.Context) (Choice, error) {
-	micro, microErr := c.Probe(ctx, agentbox.MicroVM, false)
-	if microErr == nil && micro.Hardware {
-		return Choice{agentbox.MicroVM, micro, explainReason(agentbox.MicroVM, micro)}, nil
+	var refused []string
+	var last error
+	emulated := ""
+	for _, kind := range agentbox.Kinds {
+		if !kind.Auto {
+			continue
+		}
+		facts, err := c.Probe(ctx, kind.Name, false)
+		switch {
+		case ctx.Err() != nil:
+			return Choice{}, ctx.Err()
+		case err != nil:
+			last = err
+		case kind.HardwareOnly && !facts.Hardware:
+			err = agentbox.Errorf(agentbox.Missing, "%s", facts.Reason)
+			emulated = fmt.Sprintf("; or --isolation %s: it is emulated here, so it is slow and isolates less", kind.Name)
+		default:
+			return Choice{kind.Name, facts, cmp.Or(strings.Join(refused, "; "), Explain(kind.Name, facts))}, nil
+		}
+		what := string(kind.Name)
+		if kind.HardwareOnly {
+			what = "hardware virtualization"
+		}
+		refused = append(refused, fmt.Sprintf("no %s: %s", what, agentbox.AsError(err).Message))
 	}
-	why := micro.Reason
-	if microErr != nil {
-		why = agentbox.AsError(microErr).Message
-	}
-	soft, softErr := c.Probe(ctx, agentbox.GVisor, false)
-	switch {
-	case ctx.Err() != nil:
-		return Choice{}, ctx.Err()
-	case softErr == nil:
-		return Choice{agentbox.GVisor, soft, "no hardware virtualization: " + why}, nil
-	}
-	e := agentbox.AsError(softErr)
-	hint := e.Hint
-	if microErr == nil {
-		hint += "; or ask for an emulated machine, which is slow: --isolation microvm"
-	}
-	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: microvm: %s; gvisor: %w", why, e).WithHint("%s", hint)
+	e := agentbox.AsError(last)
+	return Choice{}, agentbox.Errorf(e.Code, "no kind of isolation works here: %s", strings.Join(refused, "; ")).WithHint("%s%s", e.Hint, emulated)
 }
 
 // ChooseExisting is the choice for a box that has its kind already. The reason changes only if the
@@ -127,14 +129,14 @@ func (c Chooser) ChooseExisting(ctx context.Context, box agentbox.Box) (Choice, 
 	}
 	kept := Choice{box.Isolation, facts, box.Reason}
 	if facts.Accel != box.Accel {
-		kept.Reason = explainReason(kept.Kind, facts)
+		kept.Reason = Explain(kept.Kind, facts)
 	}
 	return kept, nil
 }
 
-// explainReason is the kind's reason, and what it means for the user of the box.
-func explainReason(kind agentbox.Isolation, facts place.Facts) string {
-	if kind == agentbox.MicroVM && !facts.Hardware {
+// Explain is the kind's reason, and what it means for the user of the box.
+func Explain(kind agentbox.Isolation, facts place.Facts) string {
+	if agentbox.KindOf(kind).HardwareOnly && !facts.Hardware {
 		return facts.Reason + ", so the machine is emulated: it computes slowly, and QEMU promises no isolation"
 	}
 	return facts.Reason
@@ -155,8 +157,8 @@ func Check(box agentbox.Box, flag agentbox.Isolation) error {
 	if flag == "" || flag == agentbox.Auto || flag == box.Isolation {
 		return nil
 	}
-	if !slices.Contains(Kinds, flag) {
-		return agentbox.Errorf(agentbox.Invalid, "--isolation: %q is not a kind of isolation", flag).WithHint("use auto, microvm, gvisor or container")
+	if err := agentbox.CheckIsolation(flag); err != nil {
+		return fmt.Errorf("--isolation: %w", err)
 	}
 	return agentbox.Errorf(agentbox.Conflict, "box %s is %s, and a box keeps its kind of isolation", box.Name, box.Isolation).
 		WithHint("make another box: agentbox pull %s keeps its work, then agentbox rm %s and agentbox up --isolation %s", box.Name, box.Name, flag)

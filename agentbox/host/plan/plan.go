@@ -109,7 +109,7 @@ func (f Facts) planMachine() (p Plan) {
 	}
 	p.addIf(pending, api.UpApproval, api.UpPartial)
 	p.add(api.UpImage, f.Found.Image)
-	p.addIf(f.Kind.Kind == agentbox.MicroVM, api.UpKernel, "")
+	p.addIf(agentbox.KindOf(f.Kind.Kind).GuestKernel, api.UpKernel, "")
 	p.addIf(len(f.Config.Toolchain) > 0 && f.Config.Suite() != "", api.UpTools, f.Found.Tools)
 	p.addIf(f.setup() == api.UpIfFailed, api.UpSetup, f.Found.Setup)
 	p.addIf(f.restores(), api.UpTemplate, "")

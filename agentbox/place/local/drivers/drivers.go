@@ -1,14 +1,16 @@
-// Package drivers knows every kind of machine and opens its driver for a home. It is the only list
-// of them: everything else knows vmm.Driver, and distinguishes kinds by name.
+// Package drivers knows every kind of machine and opens its driver for a home. Everything
+// else knows vmm.Driver and agentbox.Kinds.
 //
 // The daemon keeps an open driver for each kind, and each supervisor opens its own. Kernels is what
 // a microVM boots. It is here because a kernel is found, fetched and verified for a home, with this
 // build's guest agent in it; the driver only learns where it is.
 //
-// A new kind is a package below vmm that passes vmm/vmmtest, and a case in Open.
+// A new kind is a package below vmm that passes vmm/vmmtest, and a case in Open
+// with its row in agentbox.Kinds.
 package drivers
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -42,8 +44,6 @@ func (k *Kernels) Open(kind agentbox.Isolation) (vmm.Driver, error) {
 		return gvisor.New(gvisor.Config{StateDir: h.State(), Agent: runsc.Agent{Digest: guest.AgentDigest, Bytes: guest.Agent}, Log: log}), nil
 	case agentbox.Container:
 		return container.New(container.Config{StateDir: h.State(), Digest: guest.AgentDigest, Agent: guest.Agent, Log: log}), nil
-	case agentbox.Lima:
-		return nil, agentbox.Errorf(agentbox.Invalid, "this build has no %s isolation", kind).WithHint("use auto, microvm, gvisor or container")
 	}
-	return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind of isolation", kind).WithHint("use auto, microvm, gvisor or container")
+	return nil, cmp.Or(agentbox.CheckIsolation(kind), error(agentbox.Errorf(agentbox.Internal, "%s has no driver", kind)))
 }

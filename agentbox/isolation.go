@@ -1,0 +1,75 @@
+package agentbox
+
+import (
+	"slices"
+	"strings"
+)
+
+// Isolation names a kind of machine that runs a box.
+type Isolation string
+
+// The kinds of isolation. Auto appears only in requests, never in an answer.
+const (
+	Auto    Isolation = "auto"
+	MicroVM Isolation = "microvm"
+	GVisor  Isolation = "gvisor"
+	// Container shares the host's kernel, so it isolates less than all others.
+	Container Isolation = "container"
+)
+
+// Kind is what all code but a kind's own has to know of it. The zero Kind is none.
+type Kind struct {
+	Name Isolation
+	// Auto: a box may get this kind without asking for it. HardwareOnly: only where it rests on
+	// hardware virtualization; otherwise it is emulated, which is slow and isolates less.
+	Auto, HardwareOnly bool
+	// GuestKernel: it boots a kernel that agentbox provides.
+	GuestKernel bool
+	// DiskImage: its workspaces are disk images, not directories.
+	DiskImage bool
+}
+
+// Kinds is the table of all kinds, the strongest first. A new kind is a row here, and
+// where it is made.
+var Kinds = []Kind{
+	{Name: MicroVM, Auto: true, HardwareOnly: true, GuestKernel: true, DiskImage: true},
+	{Name: GVisor, Auto: true},
+	{Name: Container},
+}
+
+// KindOf returns the row of a kind, or the zero Kind if there is none of this name.
+func KindOf(name Isolation) Kind {
+	for _, k := range Kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	return Kind{}
+}
+
+// Isolations are the words that a request may use: auto, and the name of each kind.
+func Isolations() []Isolation {
+	all := []Isolation{Auto}
+	for _, k := range Kinds {
+		all = append(all, k.Name)
+	}
+	return all
+}
+
+// IsolationWords is the list of Isolations in a sentence.
+func IsolationWords() string {
+	var words []string
+	for _, name := range Isolations() {
+		words = append(words, string(name))
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// CheckIsolation returns Invalid for a word that is not in Isolations.
+func CheckIsolation(name Isolation) error {
+	if slices.Contains(Isolations(), name) {
+		return nil
+	}
+	return Errorf(Invalid, "%q is not a kind of isolation", name).WithHint("use %s", IsolationWords())
+}
