@@ -46,11 +46,23 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause, which never crosses the API.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Errorf makes an Error. A %w verb keeps the cause; only one %w is supported. An *Error wrapped
-// here loses its code and hint. To keep them, wrap it with fmt.Errorf instead.
+// Errorf makes an Error. A %w verb keeps the cause, and if that is an *Error, or wraps one, its code,
+// hint and end, too: who is nearest to a failure knows best what it is. code is for other causes.
 func Errorf(code Code, format string, args ...any) *Error {
+	e := Classify(code, format, args...)
+	var inner *Error
+	if errors.As(e.cause, &inner) {
+		e.Code, e.Hint, e.End = inner.Code, inner.Hint, inner.End
+	}
+	return e
+}
+
+// Classify is Errorf for a caller that knows better than the cause what a failure is: what is
+// Invalid for a parser is Corrupt where the store wrote it, for example. It drops the cause's hint
+// and end.
+func Classify(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
+	return &Error{Code: code, Message: err.Error(), cause: err}
 }
 
 // WithHint adds what to do next and returns e. It modifies e, so only the code that has just made e
@@ -92,5 +104,5 @@ func MarkNoSpace(err error) error {
 	if err == nil || CodeOf(err) == NoSpace || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 		return err
 	}
-	return Errorf(NoSpace, "%w", err).WithHint("agentbox prune frees what no box needs; agentbox ls shows the boxes")
+	return Classify(NoSpace, "%w", err).WithHint("agentbox prune frees what no box needs; agentbox ls shows the boxes")
 }

@@ -34,7 +34,7 @@ func (s *Store) damage(d agentbox.Digest, p index.Location, why error) error {
 			s.cfg.OnDamage(dmg)
 		}
 	}
-	return agentbox.Errorf(agentbox.Corrupt, "%s in %s at %d is damaged: %w", d.Short(), file, p.Off, why).
+	return agentbox.Classify(agentbox.Corrupt, "%s in %s at %d is damaged: %w", d.Short(), file, p.Off, why).
 		WithHint("it is quarantined; agentbox cache verify repairs it if another copy can be found")
 }
 

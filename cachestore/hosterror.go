@@ -36,12 +36,12 @@ func (d dir) hostError(err error) error {
 	case err == nil, errors.As(err, new(*agentbox.Error)):
 		return err
 	case isFull(err):
-		return agentbox.Errorf(agentbox.NoSpace, "the disk of the store at %s is full: %w", d.root, err).WithHint(freeHint)
+		return agentbox.Classify(agentbox.NoSpace, "the disk of the store at %s is full: %w", d.root, err).WithHint(freeHint)
 	case isReadOnly(err):
-		return agentbox.Errorf(agentbox.Unavailable, "the store at %s cannot be written: %w", d.root, err).
+		return agentbox.Classify(agentbox.Unavailable, "the store at %s cannot be written: %w", d.root, err).
 			WithHint("the file system is read-only: see dmesg, or move the home to another disk")
 	case isIO(err):
-		return agentbox.Errorf(agentbox.Unavailable, "the disk of the store at %s fails: %w", d.root, err).
+		return agentbox.Classify(agentbox.Unavailable, "the disk of the store at %s fails: %w", d.root, err).
 			WithHint("see dmesg; agentbox cache verify tells what is damaged")
 	}
 	return err

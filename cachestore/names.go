@@ -167,7 +167,7 @@ func (ns *names) read(file string) (blob.Name, error) {
 	}
 	n, err := blob.DecodeName(b)
 	if err != nil {
-		return n, agentbox.Errorf(agentbox.Corrupt, "%s: %w", ns.path(namesDir, file), err)
+		return n, agentbox.Classify(agentbox.Corrupt, "%s: %w", ns.path(namesDir, file), err)
 	}
 	if nameFile(n.Namespace, n.Key) != strings.TrimSuffix(file, alarmSuffix) {
 		return n, agentbox.Errorf(agentbox.Corrupt, "%s holds the name of another key", ns.path(namesDir, file))

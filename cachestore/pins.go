@@ -50,7 +50,7 @@ type pins struct {
 func (pi *pins) Pin(ctx context.Context, name string, manifests ...agentbox.Digest) error {
 	p := Pin{Version: pinVersion, Name: name, Manifests: manifests, Created: pi.now().UTC().Truncate(time.Second)}
 	if err := p.check(); err != nil {
-		return agentbox.Errorf(agentbox.Invalid, "%w", err)
+		return agentbox.Classify(agentbox.Invalid, "%w", err)
 	}
 	for _, d := range manifests {
 		// Held until the pin is written, so that gc cannot drop it between the look and the deed.
@@ -102,7 +102,7 @@ func decodePin(b []byte) (Pin, error) {
 	}
 	var p Pin
 	if err := json.Unmarshal(b[:end], &p); err != nil {
-		return Pin{}, agentbox.Errorf(agentbox.Corrupt, "pin: %w", err)
+		return Pin{}, agentbox.Classify(agentbox.Corrupt, "pin: %w", err)
 	}
 	return p, p.check()
 }
@@ -139,7 +139,7 @@ func (pi *pins) Pins() ([]Pin, error) {
 			p, err = decodePin(b)
 		}
 		if err != nil {
-			return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", pi.path(pinsDir, file), err).
+			return nil, agentbox.Classify(agentbox.Corrupt, "%s: %w", pi.path(pinsDir, file), err).
 				WithHint("gc does nothing until the file is removed, and whatever it kept is pinned again")
 		}
 		out = append(out, p)

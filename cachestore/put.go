@@ -51,7 +51,7 @@ type commitment struct {
 // until then, gc cannot remove chunks that only this blob needs.
 func (s *Store) commit(ctx context.Context, w *writer, m blob.Manifest, c commitment) (PutResult, error) {
 	if err := m.Check(); err != nil {
-		return PutResult{}, agentbox.Errorf(agentbox.Invalid, "%w", err)
+		return PutResult{}, agentbox.Classify(agentbox.Invalid, "%w", err)
 	}
 	encoded := m.Encode()
 	if len(encoded) > blob.MaxManifest {

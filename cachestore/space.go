@@ -142,7 +142,7 @@ func (s *space) load() error {
 		return s.hostError(err)
 	}
 	if s.quota, err = decodeQuota(b); err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.path(quotaName), err).WithHint("agentbox daemon stop, and remove the file")
+		return agentbox.Classify(agentbox.Corrupt, "%s: %w", s.path(quotaName), err).WithHint("agentbox daemon stop, and remove the file")
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func (col *collection) markRoots(ctx context.Context, roots roots) error {
 			return err
 		}
 		if err != nil {
-			col.unreadable = agentbox.Errorf(agentbox.Corrupt, "%s cannot be read, so gc does not know which chunks it needs: %w", roots.describe(d), err).
+			col.unreadable = agentbox.Classify(agentbox.Corrupt, "%s cannot be read, so gc does not know which chunks it needs: %w", roots.describe(d), err).
 				WithHint("agentbox cache verify repairs it where another copy can be found; without its name or pin its chunks go, too")
 		}
 	}

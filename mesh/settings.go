@@ -29,7 +29,7 @@ func (m *Mesh) addressesFile() string { return filepath.Join(m.cfg.Dir, "address
 // readJSON reads a file into v, which stays as it is when there is no file.
 func readJSON(path string, v any) error {
 	if err := durable.ReadJSON(path, v); err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it")
+		return agentbox.Classify(agentbox.Corrupt, "%w", err).WithHint("remove it")
 	}
 	return nil
 }

@@ -141,16 +141,12 @@ func withGrace(ctx context.Context, grace time.Duration) (late context.Context, 
 
 // lostMemory is the failure of a resume whose guest may have run.
 func lostMemory(rec record, err error) error {
-	e := agentbox.AsError(err)
-	lost := agentbox.Errorf(e.Code, "box %s could not be resumed, and what ran in it is lost: %w", rec.Box.Name, e).
+	return agentbox.Errorf(agentbox.Internal, "box %s could not be resumed, and what ran in it is lost: %w", rec.Box.Name, err).
 		WithHint("its workspace is kept: agentbox resume %s starts it afresh", rec.Box.Name)
-	lost.End = e.End
-	return lost
 }
 
 // unrestorable is the failure of a resume whose saved machine cannot be restored.
 func unrestorable(rec record, err error) error {
-	e := agentbox.AsError(err)
-	return agentbox.Errorf(agentbox.Corrupt, "box %s cannot be resumed: %w", rec.Box.Name, e).
+	return agentbox.Classify(agentbox.Corrupt, "box %s cannot be resumed: %w", rec.Box.Name, err).
 		WithHint("agentbox reset %s drops the saved machine and keeps the workspace", rec.Box.Name)
 }

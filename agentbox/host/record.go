@@ -219,7 +219,7 @@ func readRecord(path string) (record, error) {
 	}
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return record{}, agentbox.Errorf(agentbox.Corrupt, "%s is not a box record: %w", path, err)
+		return record{}, agentbox.Classify(agentbox.Corrupt, "%s is not a box record: %w", path, err)
 	}
 	if r.Attach != nil {
 		r.Guest, r.Attach = *r.Attach, nil

@@ -199,7 +199,7 @@ func (p partReader) Read(b []byte) (int, error) {
 // takes a damaged chunk away as soon as it was read once.
 func incomplete(err error) error {
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		return agentbox.Errorf(agentbox.Corrupt, "part of what setup made is missing: %w", err)
+		return agentbox.Classify(agentbox.Corrupt, "part of what setup made is missing: %w", err)
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func (s *Sharing) load() error {
 	}
 	said, err := decodeSharing(b)
 	if err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", s.File, err).WithHint("remove it: images and what setup made are shared then, and nothing else")
+		return agentbox.Classify(agentbox.Corrupt, "%s: %w", s.File, err).WithHint("remove it: images and what setup made are shared then, and nothing else")
 	}
 	s.read, s.decisions = true, said
 	return nil

@@ -139,14 +139,14 @@ func encode(v any) ([]byte, error) {
 func decodeIndex(b []byte) ([]image.Image, error) {
 	var x index
 	if err := json.Unmarshal(b, &x); err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "the list of images cannot be read: %w", err)
+		return nil, agentbox.Classify(agentbox.Corrupt, "the list of images cannot be read: %w", err)
 	}
 	if x.Version != indexVersion {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "the list of images has version %d, this agentbox knows %d", x.Version, indexVersion)
+		return nil, agentbox.Classify(agentbox.Corrupt, "the list of images has version %d, this agentbox knows %d", x.Version, indexVersion)
 	}
 	for _, img := range x.Images {
 		if img.Digest.IsZero() || img.Size <= 0 || img.Lazy == nil || img.Lazy.Manifest.IsZero() {
-			return nil, agentbox.Errorf(agentbox.Corrupt, "the list of images says too little of %q", img.Name)
+			return nil, agentbox.Classify(agentbox.Corrupt, "the list of images says too little of %q", img.Name)
 		}
 		if err := checkText(img); err != nil {
 			return nil, err

@@ -52,7 +52,7 @@ func (s *Store) Secrets() ([]Secret, error) {
 	}
 	var list []Secret
 	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "%s is not a list of secrets: %w", s.names.Secrets(), err).
+		return nil, agentbox.Classify(agentbox.Corrupt, "%s is not a list of secrets: %w", s.names.Secrets(), err).
 			WithHint("mend or remove it, and set the secrets again: it holds no values")
 	}
 	slices.SortStableFunc(list, nearerFirst)

@@ -190,5 +190,5 @@ func isObject(id string, digits int) bool {
 
 // invalidAnswerError returns the error for a box whose answer is invalid.
 func invalidAnswerError(err error) error {
-	return agentbox.Errorf(agentbox.Conflict, "the box cannot tell what its workspace holds: %w", err)
+	return agentbox.Classify(agentbox.Conflict, "the box cannot tell what its workspace holds: %w", err)
 }

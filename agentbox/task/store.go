@@ -89,7 +89,7 @@ func read(path string, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%s: %w", path, err)
+		return agentbox.Classify(agentbox.Corrupt, "%s: %w", path, err)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (t *Team) fetchFirst(ctx context.Context, count *Lookups, what, key string,
 	defer t.mu.Unlock()
 	count.Missed++
 	if len(errs) > 0 {
-		return agentbox.Errorf(agentbox.Unavailable, "cannot fetch %s %.12s from the team: %w", what, key, errors.Join(errs...))
+		return agentbox.Classify(agentbox.Unavailable, "cannot fetch %s %.12s from the team: %w", what, key, errors.Join(errs...))
 	}
 	return agentbox.Errorf(agentbox.NotFound, "no peer in the team offers %s %.12s", what, key)
 }

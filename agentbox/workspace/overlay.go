@@ -37,7 +37,7 @@ func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, er
 			return o.files, o.finish()
 		}
 		if err != nil {
-			return o.files, agentbox.Errorf(agentbox.Corrupt, "what setup made in the workspace cannot be read: %w", err)
+			return o.files, agentbox.Classify(agentbox.Corrupt, "what setup made in the workspace cannot be read: %w", err)
 		}
 		if err := o.add(h, in); err != nil {
 			return o.files, err

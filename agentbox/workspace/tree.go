@@ -129,7 +129,7 @@ func unwritable(path string, err error) error {
 		return nil
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return agentbox.Errorf(agentbox.NoSpace, "no room to stage the workspace in %q: %w", path, reason(err)).
+		return agentbox.Classify(agentbox.NoSpace, "no room to stage the workspace in %q: %w", path, reason(err)).
 			WithHint("free some disk space: agentbox prune --dry-run shows what agentbox itself can give back")
 	}
 	return agentbox.Errorf(agentbox.Internal, "cannot write %q: %w", path, reason(err))

@@ -3,7 +3,6 @@ package blob
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 
 	"agentbox/agentbox"
 )
@@ -59,5 +58,5 @@ func IsZero(p []byte) bool {
 
 // invalid returns an error of code Corrupt, for outside data that is not in our format.
 func invalid(format string, args ...any) error {
-	return agentbox.Errorf(agentbox.Corrupt, "%w", fmt.Errorf(format, args...))
+	return agentbox.Classify(agentbox.Corrupt, format, args...)
 }

@@ -52,7 +52,7 @@ func (n Name) Sign(key ed25519.PrivateKey) (Name, error) {
 	n.Version, n.Producer = nameVersion, key.Public().(ed25519.PublicKey)
 	n.Created, n.Expires = n.Created.UTC().Truncate(time.Second), n.Expires.UTC().Truncate(time.Second)
 	if err := n.check(); err != nil {
-		return Name{}, agentbox.Errorf(agentbox.Invalid, "%w", err)
+		return Name{}, agentbox.Classify(agentbox.Invalid, "%w", err)
 	}
 	signed, err := n.signed()
 	if err != nil {

@@ -252,7 +252,7 @@ func (s *set) checkOwn() error {
 				err = corrupt("a record of unknown kind %.20q", r.Kind)
 			}
 			if err != nil {
-				return agentbox.Errorf(agentbox.Invalid, "%w", err)
+				return agentbox.Classify(agentbox.Invalid, "%w", err)
 			}
 		}
 	}

@@ -62,7 +62,7 @@ func (n *Node) askHolders(ctx context.Context, d agentbox.Digest) ([]byte, error
 		}
 		errs = append(errs, err)
 	}
-	return nil, agentbox.Errorf(agentbox.NotFound, "no peer gives the manifest %s: %w", d.Short(), errors.Join(append(errs, errNotShared)...))
+	return nil, agentbox.Classify(agentbox.NotFound, "no peer gives the manifest %s: %w", d.Short(), errors.Join(append(errs, errNotShared)...))
 }
 
 // manifestOf asks one peer, in a session that is left open, as its pieces may be fetched next. A

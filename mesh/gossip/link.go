@@ -51,7 +51,7 @@ func (l *link) send(b []byte) error {
 	c := l.usable()
 	if c == nil {
 		if l.dialling == nil && time.Since(l.failed) < dialPause {
-			return agentbox.Errorf(agentbox.Unavailable, "peer %s: %w", l.peer.Short(), l.err)
+			return agentbox.Classify(agentbox.Unavailable, "peer %s: %w", l.peer.Short(), l.err)
 		}
 		if len(l.waiting) < maxWaiting {
 			l.waiting = append(l.waiting, append([]byte(nil), b...))

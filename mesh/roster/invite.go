@@ -48,7 +48,7 @@ func (r *Roster) invitesFile() string { return filepath.Join(r.cfg.Dir, "invites
 
 func (r *Roster) readInvites() error {
 	if err := durable.ReadJSON(r.invitesFile(), &r.invites); err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "%w", err).WithHint("remove it: open invitations end")
+		return agentbox.Classify(agentbox.Corrupt, "%w", err).WithHint("remove it: open invitations end")
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func Open(cfg Config) (*Roster, error) {
 		return nil, agentbox.Errorf(agentbox.Missing, "read the member list: %w", err)
 	}
 	if r.list, err = identity.DecodeList(b, agentbox.Digest{}); err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "%s: %w", r.members(), err).WithHint("remove it and join the team again: agentbox mesh join")
+		return nil, agentbox.Classify(agentbox.Corrupt, "%s: %w", r.members(), err).WithHint("remove it and join the team again: agentbox mesh join")
 	}
 	if r.root, err = r.readRoot(r.list.Team()); err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func ReadMessage(r io.Reader, v any, limit int) error {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if int64(n) > int64(limit) {
-		return agentbox.Errorf(agentbox.Corrupt, "a message of %d bytes, at most %d", n, limit)
+		return agentbox.Classify(agentbox.Corrupt, "a message of %d bytes, at most %d", n, limit)
 	}
 	// Memory grows with what arrives, not with what was announced.
 	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
@@ -48,7 +48,7 @@ func ReadMessage(r io.Reader, v any, limit int) error {
 		return agentbox.Errorf(agentbox.Unavailable, "a message was cut off after %d of %d bytes", len(b), n)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "a message that is not one: %w", err)
+		return agentbox.Classify(agentbox.Corrupt, "a message that is not one: %w", err)
 	}
 	return nil
 }

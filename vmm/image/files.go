@@ -80,7 +80,7 @@ func hostError(err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return agentbox.Errorf(agentbox.NoSpace, "no space left for images: %w", err).
+		return agentbox.Classify(agentbox.NoSpace, "no space left for images: %w", err).
 			WithHint("free some with `agentbox image rm` or `agentbox prune`")
 	case errors.Is(err, fs.ErrPermission):
 		return agentbox.Errorf(agentbox.Missing, "not allowed: %w", err)

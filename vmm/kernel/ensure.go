@@ -95,7 +95,7 @@ func (c *Config) assembled(p *parts) (string, error) {
 	c.Progress("assembling kernel " + p.Release)
 	if err := assemble(dir, p, c.Agent); err != nil {
 		if errors.Is(err, syscall.ENOSPC) {
-			return "", agentbox.Errorf(agentbox.NoSpace, "no room for a kernel in %s: %w", c.Root, err).
+			return "", agentbox.Classify(agentbox.NoSpace, "no room for a kernel in %s: %w", c.Root, err).
 				WithHint("free some space, for example with `agentbox prune`")
 		}
 		return "", fmt.Errorf("assemble kernel %s: %w", p.Release, err)

@@ -28,7 +28,7 @@ func HostError(err error) error {
 	case err == nil, errors.As(err, &coded):
 		return err
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return agentbox.Errorf(agentbox.NoSpace, "%w", err).WithHint("free some disk space (agentbox prune shows what can go), then try again")
+		return agentbox.Classify(agentbox.NoSpace, "%w", err).WithHint("free some disk space (agentbox prune shows what can go), then try again")
 	}
 	return err
 }

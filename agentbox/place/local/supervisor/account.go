@@ -38,7 +38,7 @@ func ReadAccount(path string) (Account, error) {
 	}
 	var a Account
 	if err := json.Unmarshal(b, &a); err != nil {
-		return Account{}, agentbox.Errorf(agentbox.Corrupt, "%s: %w", path, err)
+		return Account{}, agentbox.Classify(agentbox.Corrupt, "%s: %w", path, err)
 	}
 	return a, nil
 }

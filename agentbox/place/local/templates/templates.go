@@ -217,7 +217,7 @@ func (t *Templates) CheckSavable(ctx context.Context, m Machine, key, what strin
 	if agentbox.CodeOf(err) != agentbox.Conflict {
 		return err
 	}
-	return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s, because it could not come back: %w", m.Box, what, err).WithHint("%s", agentbox.AsError(err).Hint)
+	return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s, because it could not come back: %w", m.Box, what, err)
 }
 
 // Unneeded are the keys of templates that are not in used.
@@ -386,7 +386,7 @@ func withConsole(err error, console string) error {
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
-		return agentbox.Errorf(agentbox.CodeOf(err), "%w", err).WithHint("the machine's last words: %s", last)
+		return agentbox.Errorf(agentbox.Internal, "%w", err).WithHint("the machine's last words: %s", last)
 	}
 	return err
 }
