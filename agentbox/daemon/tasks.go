@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
 	"agentbox/agentbox/task"
@@ -51,6 +52,18 @@ func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (api.
 // Signal sends a signal to a running job.
 func (t taskJobs) Signal(ctx context.Context, req api.JobSignal) error {
 	_, err := t.signal(ctx, req, nil)
+	return err
+}
+
+// AwaitEnd returns when the supervisor of a box tells that a job has ended, or cannot.
+func (t taskJobs) AwaitEnd(ctx context.Context, box string, id agentbox.JobID) error {
+	b, err := t.boxes.Find(ctx, api.BoxRef{Box: box})
+	if err != nil {
+		return err
+	}
+	client := api.NewClient(t.home.Box(b.ID).Control())
+	defer client.Close()
+	_, err = api.Call(ctx, client, control.WaitJob, id, nil)
 	return err
 }
 

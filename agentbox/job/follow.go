@@ -37,6 +37,7 @@ type followedJob struct {
 	expected *client     // one of clients, which has not attached yet; nil if none is expected
 	channel  ssh.Channel // nil while the guest is away
 	end      *End
+	ended    chan struct{} // closed when end is set
 
 	size    atomic.Pointer[[2]int] // columns and rows of the terminal, as a client last asked
 	inputMu sync.Mutex             // held while input is written to channel
@@ -46,7 +47,7 @@ type followedJob struct {
 // it. columns and rows are the size of its first terminal.
 func (h *Hub) newFollowedJob(rec Record, columns, rows int) *followedJob {
 	dir := Dir(h.Dir, rec.ID)
-	return &followedJob{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows)}
+	return &followedJob{hub: h, rec: rec, dir: dir, recorder: newRecorder(dir, rec, columns, rows), ended: make(chan struct{})}
 }
 
 // open opens the job's channel in the guest, and starts the job if spec is not nil. JobOpen.From
@@ -210,6 +211,7 @@ func (fj *followedJob) finish(end End, ch ssh.Channel) bool {
 	}
 	fj.mu.Lock()
 	fj.end = &end
+	close(fj.ended)
 	clients := slices.Clone(fj.clients)
 	fj.mu.Unlock()
 	for _, c := range clients {

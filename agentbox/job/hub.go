@@ -301,6 +301,26 @@ func (h *Hub) recordLost(id agentbox.JobID) {
 	}
 }
 
+// AwaitEnd returns when a job has ended, and its files say how. It returns at once for a job that
+// does not run. The error is ctx's, or Unavailable if the hub ends first.
+func (h *Hub) AwaitEnd(ctx context.Context, id agentbox.JobID) error {
+	if err := h.awaitReady(ctx); err != nil {
+		return err
+	}
+	j := h.job(id)
+	if j == nil {
+		return nil
+	}
+	select {
+	case <-j.ended:
+		return nil
+	case <-h.ctx.Done():
+		return agentbox.Errorf(agentbox.Unavailable, "the box's machine is ending")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Signal sends a signal, as RFC 4254 names it, to a running job. The error is NotFound for a job
 // that does not run, Invalid for an unknown signal, Conflict while the guest is away and
 // Unavailable if it does not answer.

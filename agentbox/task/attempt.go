@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"agentbox/agentbox"
@@ -18,21 +16,6 @@ import (
 	"agentbox/agentbox/background"
 	"agentbox/agentbox/job"
 )
-
-// pollFileEvery is how often the file that marks the end of a job is polled for. A job is in
-// another process, a supervisor, which knows no daemon that it could notify.
-const pollFileEvery = 10 * time.Millisecond
-
-// poll asks every pollFileEvery whether something is so, and returns when it is. The error is
-// ctx's.
-func poll(ctx context.Context, so func() bool) error {
-	for !so() {
-		if !background.Sleep(ctx, pollFileEvery) {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
 
 // run is one attempt while it is followed. One goroutine follows it; startGathering starts another
 // beside it.
@@ -88,6 +71,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	}
 	if box != nil && result.Box == "" {
 		r.watch.setRemoving(r.BoxName)
+		q.announce()
 		q.remove(ctx, *box)
 	}
 }
@@ -126,7 +110,11 @@ func (q *Queue) open(rec record) (*run, error) {
 		}
 	}
 	dir := q.Store.Attempt(rec.ID, n)
-	return &run{q: q, rec: rec, Attempt: attempts[n-1], dir: dir, timeline: &timeline{filepath.Join(dir, timelineFile)}, watch: q.watch(rec.ID)}, nil
+	r := &run{q: q, rec: rec, Attempt: attempts[n-1], dir: dir, timeline: &timeline{filepath.Join(dir, timelineFile)}, watch: q.watch(rec.ID)}
+	if q.Store.cancelled(rec.ID) {
+		r.watch.cancel()
+	}
+	return r, nil
 }
 
 // runJob makes the box and starts the job, unless that is done, and waits for the job's end. It
@@ -161,19 +149,14 @@ func (r *run) runJob(ctx context.Context) (agentbox.Result, *agentbox.Box, error
 // start makes the box and starts the job, unless that is done. It gives up when the task is
 // cancelled meanwhile: making an image may take minutes, and a box may never be ready to run
 // anything. refused is why the box could not run the command, which is the task's result and no
-// error. The goroutine that watches has ended when start returns.
+// error.
 func (r *run) start(ctx context.Context) (box *agentbox.Box, refused *api.JobRefusal, err error) {
 	if r.hasJob(ctx) {
 		return r.box(ctx), nil, nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		_ = poll(ctx, func() bool { return r.q.Store.cancelled(r.rec.ID) }) // it ends in either case
-		stop()
-	})
-	defer watching.Wait()
 	defer stop()
+	defer context.AfterFunc(r.watch.cancelled, stop)()
 	if box, err = r.ensureBox(ctx); err == nil {
 		refused, err = r.ensureJob(ctx)
 	}
@@ -251,7 +234,7 @@ func (r *run) env() map[string]string {
 // ctx's: a box or a supervisor that does not answer is asked again.
 func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 	var asked time.Time // when the job was first told to end
-	for look := 0; ; look++ {
+	for told := false; ; {
 		info, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job)
 		switch {
 		case ctx.Err() != nil:
@@ -266,10 +249,29 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 		if r.q.Store.cancelled(r.rec.ID) {
 			asked = r.terminate(ctx, asked)
 		}
-		if err := r.awaitStep(ctx, info.Dir); err != nil {
-			return agentbox.Result{}, err
+		// Its box is paused or just ending, or its supervisor is of an earlier build.
+		if told && !background.Sleep(ctx, retryEvery) {
+			return agentbox.Result{}, ctx.Err()
 		}
+		told = r.awaitEnd(ctx, asked)
 	}
+}
+
+// retryEvery is how often a job is looked at whose supervisor cannot tell when it ends.
+const retryEvery = time.Second
+
+// awaitEnd waits for the job's end, and returns whether its supervisor told it, or could not. It is
+// false if the task was cancelled meanwhile, or a job that was told to end has had its time.
+func (r *run) awaitEnd(ctx context.Context, asked time.Time) bool {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	if asked.IsZero() {
+		defer context.AfterFunc(r.watch.cancelled, stop)()
+	} else {
+		defer time.AfterFunc(cancelGrace, stop).Stop()
+	}
+	_ = r.q.Jobs.AwaitEnd(waiting, r.BoxName, r.Job) // whether it ended is looked at, not concluded
+	return waiting.Err() == nil
 }
 
 // pausedAtLimit tells whether the box was paused at a limit. Boxes that a person may come back to
@@ -277,19 +279,6 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 func (r *run) pausedAtLimit(ctx context.Context) bool {
 	box := r.box(ctx)
 	return box != nil && box.State == agentbox.Paused && !box.Limited().IsZero()
-}
-
-// pollStateEvery is how often the state of a box is asked for, which costs a call to its
-// supervisor. The end of a job shows sooner, by its file.
-const pollStateEvery = time.Second
-
-// awaitStep returns when the job's end is recorded, or after pollStateEvery.
-func (r *run) awaitStep(ctx context.Context, dir string) error {
-	begun := time.Now()
-	return poll(ctx, func() bool {
-		_, err := os.Lstat(filepath.Join(dir, job.EndFile))
-		return dir != "" && !errors.Is(err, fs.ErrNotExist) || time.Since(begun) >= pollStateEvery
-	})
 }
 
 // cancelGrace is how long a job may go on after SIGTERM, and again after SIGKILL, before its
@@ -308,12 +297,12 @@ func (r *run) terminate(ctx context.Context, asked time.Time) time.Time {
 		if !why.Limit.IsZero() { // as every limit, it does not ask
 			signal = "KILL"
 		}
-	case waited > 2*cancelGrace:
+	case waited >= 2*cancelGrace:
 		if err := r.q.Boxes.Stop(ctx, r.ref()); err != nil {
 			r.q.Log.Warn("cannot stop the box of a cancelled task", "task", r.rec.ID, "error", err)
 		}
 		return asked
-	case waited > cancelGrace:
+	case waited >= cancelGrace:
 		signal = "KILL"
 	default:
 		return asked

@@ -26,6 +26,7 @@ type fakeHost struct {
 	mu       sync.Mutex
 	boxes    map[string]agentbox.Box
 	started  map[agentbox.JobID]int
+	ended    map[agentbox.JobID]chan struct{} // closed when a job ends
 	removed  map[string]int
 	envs     map[string][]string // by name of a box
 	maxBoxes int
@@ -33,7 +34,7 @@ type fakeHost struct {
 }
 
 func newFakeHost(t *testing.T) *fakeHost {
-	h := &fakeHost{dir: t.TempDir(), boxes: map[string]agentbox.Box{}, started: map[agentbox.JobID]int{}, removed: map[string]int{}, envs: map[string][]string{}}
+	h := &fakeHost{dir: t.TempDir(), boxes: map[string]agentbox.Box{}, started: map[agentbox.JobID]int{}, ended: map[agentbox.JobID]chan struct{}{}, removed: map[string]int{}, envs: map[string][]string{}}
 	t.Cleanup(h.ends.Wait)
 	return h
 }
@@ -102,6 +103,7 @@ func (h *fakeHost) Start(ctx context.Context, req api.JobStart) (api.JobStarted,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.started[req.Spec.ID]++
+	h.ended[req.Spec.ID] = make(chan struct{})
 	dir := job.Dir(h.dir, req.Spec.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return api.JobStarted{}, err
@@ -128,6 +130,27 @@ func (h *fakeHost) end(spec api.JobSpec) {
 	}
 	if spec.Argv[0] != "never" {
 		_ = durable.Replace(filepath.Join(job.Dir(h.dir, spec.ID), job.EndFile), []byte(end), 0o600)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if ended := h.ended[spec.ID]; ended != nil {
+			close(ended)
+			h.ended[spec.ID] = nil
+		}
+	}
+}
+
+func (h *fakeHost) AwaitEnd(ctx context.Context, _ string, id agentbox.JobID) error {
+	h.mu.Lock()
+	ended := h.ended[id]
+	h.mu.Unlock()
+	if ended == nil {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -24,6 +24,10 @@ const holdGrace = 30 * time.Second
 type watch struct {
 	environ []string // of the holder
 
+	// cancelled ends when the task is cancelled.
+	cancelled context.Context
+	cancel    func()
+
 	once  sync.Once     // begin
 	begun chan struct{} // closed by it
 	err   error         // why there is no job; set before begun is closed
@@ -46,6 +50,7 @@ func (q *Queue) watch(id agentbox.TaskID) *watch {
 	w := q.watches[id]
 	if w == nil {
 		w = &watch{begun: make(chan struct{}), lastLeft: time.Now()}
+		w.cancelled, w.cancel = context.WithCancel(context.Background())
 		q.watches[id] = w
 	}
 	return w
@@ -84,12 +89,17 @@ func (w *watch) setRemoving(box string) {
 	w.box = box
 }
 
+// removing returns the box that is being removed, or "".
+func (w *watch) removing() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.box
+}
+
 // isRemoved tells whether an attempt has its result and its box cannot be found any more: only
 // cleaning up is left.
 func (w *watch) isRemoved(ctx context.Context, boxes Boxes) bool {
-	w.mu.Lock()
-	box := w.box
-	w.mu.Unlock()
+	box := w.removing()
 	if box == "" {
 		return false
 	}
@@ -153,6 +163,7 @@ func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, er
 	w := q.watch(id)
 	w.addHolders(+1)
 	for {
+		changed, removal := q.changes(w)
 		if t, over, err := q.readOver(ctx, id); over {
 			q.dropWatch(id)
 			return t, err
@@ -165,7 +176,8 @@ func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, er
 				return agentbox.Task{}, ctx.Err()
 			}
 			return agentbox.Task{}, errors.Join(ctx.Err(), q.Cancel(id))
-		case <-time.After(pollFileEvery):
+		case <-changed:
+		case <-removal:
 		}
 	}
 }

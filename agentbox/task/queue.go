@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -32,6 +31,8 @@ type Jobs interface {
 	Start(context.Context, api.JobStart) (api.JobStarted, error)
 	Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) // NotFound: the job, or its box, is not there
 	Signal(context.Context, api.JobSignal) error
+	// AwaitEnd returns when a job of a running box has ended, or its supervisor cannot tell.
+	AwaitEnd(ctx context.Context, box string, id agentbox.JobID) error
 }
 
 // Snapshotter keeps the work of a task's box where it outlives the box. An error means that the box
@@ -103,22 +104,23 @@ type Queue struct {
 	wake background.Signal
 	work background.Group // the tasks that are followed; closed by Run
 
-	// mu guards running, listed and watches. done belongs to the goroutine of Run.
+	// mu guards running, listed, watches and changed. done belongs to the goroutine of Run.
 	mu      sync.Mutex
 	running map[agentbox.TaskID]record
 	done    map[agentbox.TaskID]bool // tasks that look need not read again
 	listed  []agentbox.Task          // tasks that were not done at the last look
 	watches map[agentbox.TaskID]*watch
+	changed chan struct{} // closed and replaced when readOver may answer otherwise
 }
 
 // NewQueue makes a queue, which runs until ctx ends.
 func NewQueue(ctx context.Context, c Config) *Queue {
 	return &Queue{Config: c, ctx: ctx, wake: background.NewSignal(),
-		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}}
+		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}, changed: make(chan struct{})}
 }
 
-// scanEvery is how often the queue checks for room without being notified. Boxes that are not
-// tasks' make room, too, and notify nobody.
+// scanEvery is how often the queue checks for room while a task waits for it: boxes that are not
+// tasks' make room, too, and notify nobody. It is also how often it looks for holders that have gone.
 const scanEvery = 2 * time.Second
 
 // Run begins and follows tasks until the queue's context ends. Tasks that run then go on: the next
@@ -129,19 +131,22 @@ func (q *Queue) Run() {
 		q.Log.Error("cannot remove what is left of removed tasks", "error", err)
 	}
 	for q.ctx.Err() == nil {
-		q.scan()
+		var again <-chan time.Time
+		if q.scan() {
+			again = time.After(scanEvery)
+		}
 		select {
 		case <-q.ctx.Done():
 		case <-q.wake:
-		case <-time.After(scanEvery):
+		case <-again:
 		}
 	}
 	q.work.Close()
 }
 
 // scan resumes following what runs already, so that it is counted before room is judged, and then
-// begins what there is room for, the oldest first.
-func (q *Queue) scan() {
+// begins what there is room for, the oldest first. It tells whether to scan again unnotified.
+func (q *Queue) scan() (again bool) {
 	open, bad := q.Store.unfinished(q.done)
 	for _, err := range bad {
 		q.Log.Error("cannot read a task", "error", err)
@@ -151,6 +156,7 @@ func (q *Queue) scan() {
 	q.mu.Unlock()
 	for _, t := range open {
 		q.cancelAbandoned(t)
+		again = again || t.State == agentbox.TaskQueued || t.Held
 	}
 	for _, running := range []bool{true, false} {
 		for _, t := range open {
@@ -159,6 +165,29 @@ func (q *Queue) scan() {
 			}
 		}
 	}
+	return again
+}
+
+// announce tells those who wait for tasks to look again.
+func (q *Queue) announce() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+// removalEvery is how often a box that is being removed is looked for. It cannot be found before its
+// files are gone, and nobody announces that.
+const removalEvery = 10 * time.Millisecond
+
+// changes returns what to wait for before readOver may answer otherwise; removal may be nil.
+func (q *Queue) changes(w *watch) (changed <-chan struct{}, removal <-chan time.Time) {
+	if w.removing() != "" {
+		removal = time.After(removalEvery)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.changed, removal
 }
 
 // Open lists the tasks that were not done at the last look, a few seconds ago at most. The slice is
@@ -195,6 +224,7 @@ func (q *Queue) begin(t agentbox.Task) {
 				defer w.begin(nil)
 			}
 			q.mu.Unlock()
+			q.announce()
 			q.wake.Notify()
 		}()
 		q.runAttempt(q.ctx, rec)
@@ -279,6 +309,7 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 	if err := write(filepath.Join(q.Store.task(id), cancelFile), why); err != nil {
 		return err
 	}
+	q.watch(id).cancel()
 	q.wake.Notify()
 	return nil
 }
@@ -350,12 +381,21 @@ func hasWork(a agentbox.Attempt) bool {
 
 // Wait returns when a task has ended, and its box has been removed or stays. The error is ctx's, or
 // that of a task that cannot be read.
-func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (t agentbox.Task, err error) {
-	waited := poll(ctx, func() (over bool) {
-		t, over, err = q.readOver(ctx, id)
-		return over
-	})
-	return t, cmp.Or(err, waited)
+func (q *Queue) Wait(ctx context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+	w := q.watch(id)
+	for {
+		changed, removal := q.changes(w)
+		t, over, err := q.readOver(ctx, id)
+		if over {
+			return t, err
+		}
+		select {
+		case <-ctx.Done():
+			return t, ctx.Err()
+		case <-changed:
+		case <-removal:
+		}
+	}
 }
 
 // sweep removes the boxes of attempts that have a result and whose work is kept elsewhere: the last

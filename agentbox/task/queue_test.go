@@ -34,7 +34,7 @@ func TestTaskResult(t *testing.T) {
 // TestWaitReturnsWhenTheBoxIsGone makes a removal take longer than Wait takes to see the result.
 func TestWaitReturnsWhenTheBoxIsGone(t *testing.T) {
 	h := newFakeHost(t)
-	h.onRemove = func() { time.Sleep(10 * pollFileEvery) }
+	h.onRemove = func() { time.Sleep(10 * removalEvery) }
 	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
 	wait(t, q, submit(t, q, 0, "0")[0].ID)
 	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 {
@@ -247,6 +247,8 @@ func TestTaskPausedAtLimitEnds(t *testing.T) {
 		b := h.boxes[one.Last().BoxName]
 		b.State, b.Ended = agentbox.Paused, &agentbox.End{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitDisk, Count: 1 << 20}}
 		h.boxes[b.Name], paused = b, true
+		close(h.ended[one.Last().Job]) // its supervisor ends
+		h.ended[one.Last().Job] = nil
 		h.mu.Unlock()
 	}
 	if got := wait(t, q, id); got.State != agentbox.TaskLimited || got.Last().Result.Reason != "disk 1 MiB" {

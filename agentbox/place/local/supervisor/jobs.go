@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/job"
@@ -28,7 +29,7 @@ func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg 
 	})
 }
 
-// handleJobs serves the two calls about jobs that need the machine. The daemon answers all others
+// handleJobs serves the calls about jobs that need the machine. The daemon answers all others
 // from files.
 func (s *Supervisor) handleJobs(mux *http.ServeMux) {
 	api.Handle(mux, control.StartJob, whenStarted(s, func(ctx context.Context, req api.JobSpec) (api.JobStarted, error) {
@@ -39,6 +40,9 @@ func (s *Supervisor) handleJobs(mux *http.ServeMux) {
 			return api.JobStarted{ID: req.ID}, err
 		}
 		return api.JobStarted{ID: req.ID, Refused: &api.JobRefusal{Status: refused.Status, Reason: refused.Error}}, nil
+	}))
+	api.Handle(mux, control.WaitJob, whenStarted(s, func(ctx context.Context, id agentbox.JobID) (api.None, error) {
+		return api.None{}, s.jobs.AwaitEnd(ctx, id)
 	}))
 	api.Handle(mux, control.SignalJob, whenStarted(s, func(ctx context.Context, req api.JobSignal) (api.None, error) {
 		return api.None{}, s.jobs.Signal(ctx, req.ID, req.Signal)
