@@ -133,7 +133,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: shared.key, tasks: d.tasks}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), HasRoom: hasRoom, Log: cfg.Log,
+		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), HasRoom: manager.Capacity.HasRoom, Log: cfg.Log,
 	})
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.

@@ -67,29 +67,6 @@ func (t taskJobs) AwaitEnd(ctx context.Context, box string, id agentbox.JobID) e
 	return err
 }
 
-// Shares of this machine that all boxes of tasks together may use.
-const (
-	memoryShare  = 0.75 // of the memory
-	cpuShare     = 2    // times the CPUs: agents wait for their models most of the time
-	minAvailable = 0.1  // of the memory must remain available
-)
-
-// hasRoom reports whether one more box may start without making the machine swap. It considers both
-// the memory that was promised to boxes and the memory that is available, because other programs
-// use some too. If the available memory is unknown, there is no room.
-func hasRoom(running []task.Need, next task.Need) bool {
-	cpus, memory := next.CPUs, next.Memory
-	for _, n := range running {
-		cpus, memory = cpus+n.CPUs, memory+n.Memory
-	}
-	machine, err := resources.Measure()
-	if err != nil {
-		return false
-	}
-	total, available := float64(machine.Memory), float64(machine.Available)
-	return cpus <= cpuShare*machine.CPUs && float64(memory) <= memoryShare*total && available-float64(next.Memory) >= minAvailable*total
-}
-
 // tasks serves the calls about the tasks of this machine. It reads requests and configurations for
 // the queue, which knows neither.
 type tasks struct {

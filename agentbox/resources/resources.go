@@ -53,6 +53,12 @@ func (m Machine) free(p Allocated) int64 {
 	return min(m.Available-m.reserve(), m.Memory/2*3-p.Memory)
 }
 
+// Fits tells whether there is room for one more box: by the same numbers by which boxes get their
+// shares.
+func (m Machine) Fits(p Allocated, next Share) bool {
+	return p.CPUs+next.CPUs <= cpuPromises*m.CPUs && next.Memory <= m.free(p)
+}
+
 // Full is the share of a box when nothing else runs.
 func (m Machine) Full() Share {
 	return Share{CPUs: clamp(m.CPUs/2, min(minCPUs, max(m.CPUs, 1)), maxCPUs), Memory: clamp(m.Memory/boxesPlanned, minMemory, maxMemory)}

@@ -80,6 +80,25 @@ func TestTenAgentsOnALaptop(t *testing.T) {
 	}
 }
 
+func TestFits(t *testing.T) {
+	laptop := Machine{CPUs: 8, Memory: 16 * gib, Available: 8 * gib}
+	for what, c := range map[string]struct {
+		promised Allocated
+		next     Share
+		want     bool
+	}{
+		"room":                  {Allocated{}, Share{4, 4 * gib}, true},
+		"too much memory":       {Allocated{}, Share{4, 7 * gib}, false}, // a tenth stays available
+		"too many promises":     {Allocated{Memory: 21 * gib}, Share{4, 4 * gib}, false},
+		"the last CPUs":         {Allocated{CPUs: 20}, Share{4, gib}, true},
+		"more CPUs than 3 each": {Allocated{CPUs: 21}, Share{4, gib}, false},
+	} {
+		if got := laptop.Fits(c.promised, c.next); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
 func TestHeadroom(t *testing.T) {
 	for what, c := range map[string]struct {
 		m    Machine

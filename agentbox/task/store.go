@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/resources"
 )
 
 // Store is the directory of all tasks:
@@ -57,10 +58,7 @@ type record struct {
 }
 
 // Need is the share of this machine that a task's box takes.
-type Need struct {
-	CPUs   int   `json:"cpus"`
-	Memory int64 `json:"memory"` // bytes
-}
+type Need = resources.Share
 
 func (s Store) task(id agentbox.TaskID) string { return filepath.Join(s.Dir, id.String()) }
 

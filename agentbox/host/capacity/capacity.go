@@ -56,6 +56,23 @@ func (c Capacity) Share(id agentbox.BoxID, cfg *config.Config, progress agentbox
 	return s.CPUs, s.Memory
 }
 
+// HasRoom tells whether one more box of a share may begin, beside those of tasks, of which some may
+// not run yet. Other boxes and other programs count, too. If the machine cannot be measured, there is
+// no room.
+func (c Capacity) HasRoom(tasks []resources.Share, next resources.Share) bool {
+	machine, err := c.Measure()
+	if err != nil {
+		return false
+	}
+	p := c.Allocated(agentbox.BoxID{})
+	var begun resources.Allocated
+	for _, share := range tasks {
+		begun.CPUs, begun.Memory = begun.CPUs+share.CPUs, begun.Memory+share.Memory
+	}
+	p.CPUs, p.Memory = max(p.CPUs, begun.CPUs), max(p.Memory, begun.Memory)
+	return machine.Fits(p, next)
+}
+
 // Report reports what this machine has, what its boxes were promised, and what the next one gets.
 // Unavailable if the machine cannot be measured.
 func (c Capacity) Report() (api.Resources, error) {
