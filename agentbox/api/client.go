@@ -18,16 +18,17 @@ import (
 // to end it.
 type Client struct {
 	socket string
+	dial   func(context.Context) (net.Conn, error)
 	http   http.Client
 }
 
 // NewClient returns a client. It connects on its first call.
 func NewClient(socket string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", socket)
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableCompression: true}}}
+	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	return &Client{socket: socket, dial: dial, http: http.Client{Transport: transport}}
 }
 
 // Close closes idle connections. Calls in progress go on.
@@ -39,29 +40,51 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // connection close.
 func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
 	var zero Resp
-	if err := checkText(req); err != nil {
+	r, err := newRequest(ctx, e.Path, req)
+	if err != nil {
 		return zero, err
+	}
+	resp, err := c.send(r)
+	if err != nil {
+		return zero, err
+	}
+	defer resp.Body.Close()
+	return readAnswer[Resp](ctx, c, e.Path, json.NewDecoder(resp.Body), progress)
+}
+
+// newRequest returns the HTTP request of any call.
+func newRequest(ctx context.Context, path string, req any) (*http.Request, error) {
+	if err := checkText(req); err != nil {
+		return nil, err
 	}
 	body, err := json.Marshal(req)
 	if err != nil {
-		return zero, err
+		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agentbox"+e.Path, bytes.NewReader(body))
-	if err != nil {
-		return zero, err
-	}
+	return http.NewRequestWithContext(ctx, http.MethodPost, "http://agentbox"+path, bytes.NewReader(body))
+}
+
+// send sends a request and returns the beginning of its answer, whose body the caller closes.
+func (c *Client) send(r *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return zero, c.unreachable(ctx, e.Path, err)
+		return nil, c.unreachable(r.Context(), r.URL.Path, err)
 	}
-	defer resp.Body.Close()
-	// A server that does not know the path answers in plain text; an endpoint uses our content
-	// type.
-	if resp.StatusCode == http.StatusNotFound && resp.Header.Get("Content-Type") != contentType {
-		return zero, agentbox.Errorf(agentbox.Unavailable, "the process at %s does not know %s", c.socket, e.Path).
-			WithHint("it is of another version: agentbox daemon stop")
+	if err := c.knows(r.URL.Path, resp); err != nil {
+		resp.Body.Close()
+		return nil, err
 	}
-	return readAnswer[Resp](ctx, c, e.Path, json.NewDecoder(resp.Body), progress)
+	return resp, nil
+}
+
+// knows returns an error if the server does not know a path. It then answers in plain text, while
+// an answer of ours has our content type.
+func (c *Client) knows(path string, resp *http.Response) error {
+	if resp.StatusCode != http.StatusNotFound || resp.Header.Get("Content-Type") == contentType {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Unavailable, "the process at %s does not know %s", c.socket, path).
+		WithHint("it is of another version: agentbox daemon stop")
 }
 
 // answer is a frame as received. The result stays raw, because null (an empty list) is a result

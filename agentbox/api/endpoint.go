@@ -46,17 +46,10 @@ const maxRequest = 4 << 20
 // them.
 func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req, Resp]) {
 	mux.HandleFunc("POST "+e.Path, func(w http.ResponseWriter, r *http.Request) {
-		out := &stream[Resp]{w: w, enc: json.NewEncoder(w)}
-		var req Req
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-		if err == nil && !utf8.Valid(body) {
-			err = errors.New("it is not UTF-8") // which the decoder would change
-		}
-		if err == nil {
-			err = json.Unmarshal(body, &req)
-		}
+		out := newStream[Resp](w)
+		req, err := readRequest[Req](w, r)
 		if err != nil {
-			out.fail(agentbox.Errorf(agentbox.Invalid, "%s: cannot read the request: %w", e.Path, err))
+			out.fail(err)
 			return
 		}
 		resp, err := f(r.Context(), req, out.event)
@@ -66,6 +59,21 @@ func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req
 		}
 		out.send(frame[Resp]{Result: &resp})
 	})
+}
+
+// readRequest reads the body of a request. One that is not JSON of type Req is Invalid.
+func readRequest[Req any](w http.ResponseWriter, r *http.Request) (req Req, err error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err == nil && !utf8.Valid(body) {
+		err = errors.New("it is not UTF-8") // which the decoder would change
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &req)
+	}
+	if err != nil {
+		return req, agentbox.Errorf(agentbox.Invalid, "%s: cannot read the request: %w", r.URL.Path, err)
+	}
+	return req, nil
 }
 
 // shutdownError rewords an error that says only that the request's context ended. A client that
@@ -85,6 +93,10 @@ type stream[Resp any] struct {
 	w       http.ResponseWriter
 	enc     *json.Encoder
 	started bool
+}
+
+func newStream[Resp any](w http.ResponseWriter) *stream[Resp] {
+	return &stream[Resp]{w: w, enc: json.NewEncoder(w)}
 }
 
 // send writes one frame and flushes it, because a client that shows progress waits for each.
