@@ -17,6 +17,8 @@ var forbidden = []struct {
 	{"agentbox/agentbox", "agentbox/...", []string{"agentbox/vmm/guest/protocol"}, "domain types are the shared vocabulary: they depend only on the standard library and the guest protocol"},
 	{"agentbox/agentbox/cli", "agentbox/vmm/...", nil, "the command line uses only api.Client, so that every verb works wherever a client can connect"},
 	{"agentbox/agentbox/cli", "agentbox/agentbox/host", nil, "the command line uses only api.Client"},
+	{"agentbox/agentbox/cli", "agentbox/agentbox/home", nil, "no file of a daemon is the command line's: what a verb prints comes through the API, and package reach finds the socket"},
+	{"agentbox/agentbox/reach", "agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/api", "agentbox/agentbox/background", "agentbox/agentbox/durable", "agentbox/agentbox/environment", "agentbox/agentbox/home", "agentbox/agentbox/programs", "agentbox/agentbox/service"}, "reach finds sockets and starts a daemon; what is said through a socket is the business of its callers"},
 	{"agentbox/agentbox/cli", "agentbox/agentbox/daemon", nil, "the daemon is a program of its own, so that a command does not load and initialize what only a daemon needs"},
 	{"agentbox/agentbox/cli", "agentbox/agentbox/place/local/supervisor", nil, "the supervisor is a program of its own, so that a command does not load and initialize what only a supervisor needs"},
 	{"agentbox/agentbox/packed", "agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/durable"}, "every package that embeds a program may use it, so it imports none of them"},

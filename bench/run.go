@@ -34,8 +34,11 @@ type Run struct {
 // maxRuns keeps a mistyped number from running for days.
 const maxRuns = 10_000
 
-// Begin starts the report of a build of agentbox on this machine.
-func (r *Run) Begin(ctx context.Context, build string) error {
+// Begin starts the report of a build of agentbox on this machine, with this user's home.
+func (r *Run) Begin(ctx context.Context, build string) (err error) {
+	if r.Home, err = home.Find(); err != nil {
+		return err
+	}
 	if r.Runs < 1 || r.Runs > maxRuns {
 		return agentbox.Errorf(agentbox.Invalid, "--runs %d is not between 1 and %d", r.Runs, maxRuns)
 	}

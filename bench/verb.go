@@ -26,7 +26,7 @@ type Verb struct {
 // Frame is what differs between the programs that have verbs.
 type Frame struct {
 	Out io.Writer
-	// Begin sets Home, Binary and Progress of a run, and begins its report. end is called after the
+	// Begin sets Binary and Progress of a run, and begins its report. end is called after the
 	// last progress.
 	Begin func(ctx context.Context, r *Run) (end func(), err error)
 }

@@ -1,20 +1,35 @@
 package api
 
-import "agentbox/agentbox"
+import (
+	"encoding/json"
 
-// ListArtifacts returns the artifacts of the last attempt of a task that left any, compared with
-// their signed statement.
-var ListArtifacts = Endpoint[TaskRef, ArtifactReport]{"/v1/artifact/list"}
+	"agentbox/agentbox"
+)
+
+// The calls about artifacts.
+var (
+	// ListArtifacts returns the artifacts of the last attempt of a task that left any, compared with
+	// their signed statement.
+	ListArtifacts = Endpoint[TaskRef, ArtifactReport]{"/v1/artifact/list"}
+	// ReadArtifact returns the bytes of one artifact as they are now.
+	ReadArtifact = Download[ArtifactRef]{"/v1/artifact/read"}
+)
+
+// ArtifactRef names one file of an ArtifactReport.
+type ArtifactRef struct {
+	Task    agentbox.TaskID `json:"task"`
+	Attempt int             `json:"attempt"`
+	Name    string          `json:"name"`
+}
 
 // ArtifactReport is what an attempt left, according to this host's statement. The files are
 // compared with the statement anew for each answer; no earlier result is remembered.
 type ArtifactReport struct {
-	Task      agentbox.TaskID `json:"task"`
-	Attempt   int             `json:"attempt"`
-	Directory string          `json:"directory"` // of the files
-	// Statement is the path of the file with the envelope, which this host signed.
-	Statement string     `json:"statement"`
-	Files     []Artifact `json:"files"`
+	Task    agentbox.TaskID `json:"task"`
+	Attempt int             `json:"attempt"`
+	// Statement is the DSSE envelope that this host signed.
+	Statement json.RawMessage `json:"statement"`
+	Files     []Artifact      `json:"files"`
 }
 
 // Artifact is one file.

@@ -37,6 +37,10 @@ var (
 	OpenPort = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}
 	// ClosePort does not wake the box.
 	ClosePort = Endpoint[PortRequest, None]{"/v1/box/port/close"}
+	// BoxSSH leads to the SSH server of a running box. It does not wake the box.
+	BoxSSH = Tunnel[BoxRef]{"/v1/box/ssh"}
+	// BoxLog does not wake the box.
+	BoxLog = Download[BoxLogRequest]{"/v1/box/log"}
 )
 
 // BoxRef names a box.
@@ -135,24 +139,43 @@ const (
 	UpBoot     = "boot"
 )
 
-// Connection says how to reach the inside of a box: through an SSH server on a Unix socket of this
-// host. It stays valid as long as the box exists, although the box must run to answer. Key grants
-// all rights in the box.
+// Connection says how to log in to a box, whose SSH server BoxSSH leads to. It stays valid until the
+// box starts again. Key grants all rights in the box.
 type Connection struct {
-	Box        agentbox.BoxID `json:"box"`
-	Name       string         `json:"name"`
-	Socket     string         `json:"socket"`
-	Key        string         `json:"key"`         // file with the private key that may log in
-	KnownHosts string         `json:"known_hosts"` // file with the box's host key, for stock ssh
-	User       string         `json:"user"`
+	Box     agentbox.BoxID `json:"box"`
+	Name    string         `json:"name"`
+	Key     string         `json:"key"`      // the private key that may log in, in PEM
+	HostKey string         `json:"host_key"` // a line of known_hosts
+	User    string         `json:"user"`
 	// Dir is where commands start, a path in the box: the workspace, or the subdirectory of it that
 	// corresponds to the caller's.
-	Dir     string            `json:"dir"`
-	Env     map[string]string `json:"env,omitempty"`
-	Console string            `json:"console"` // file with the machine's console
-	Log     string            `json:"log"`     // file with the supervisor's log
+	Dir string            `json:"dir"`
+	Env map[string]string `json:"env,omitempty"`
 	// ServiceLog is a directory in the box, with SERVICE.log for each service.
 	ServiceLog string `json:"service_log"`
+}
+
+// LogRequest asks for a log as it is and, with Follow, for what is written to it from then on.
+type LogRequest struct {
+	Follow bool `json:"follow,omitempty"`
+	Lines  *int `json:"lines,omitempty"` // only the last ones, and what follows; nil for all
+}
+
+// Last is Lines as package environment has it: all of them is a negative number.
+func (r LogRequest) Last() int {
+	if r.Lines == nil {
+		return -1
+	}
+	return *r.Lines
+}
+
+// BoxLogRequest asks for a log about a box, which the host keeps.
+type BoxLogRequest struct {
+	BoxRef
+	LogRequest
+	// Supervisor asks for the log of the box's supervisor, instead of the console of its present or
+	// last machine.
+	Supervisor bool `json:"supervisor,omitempty"`
 }
 
 // ListRequest selects boxes.
@@ -194,6 +217,8 @@ var (
 	Status = Endpoint[None, DaemonStatus]{"/v1/status"}
 	// Shutdown makes the daemon stop after the calls in progress. Boxes go on.
 	Shutdown = Endpoint[None, None]{"/v1/shutdown"}
+	// DaemonLog returns the daemon's own log.
+	DaemonLog = Download[LogRequest]{"/v1/daemon/log"}
 	// Prune removes what is no longer needed.
 	Prune = Endpoint[PruneRequest, PruneResponse]{"/v1/prune"}
 	// Doctor checks the host.

@@ -8,8 +8,10 @@ var (
 	StartJob = Endpoint[JobStart, JobStarted]{"/v1/job/start"}
 	// ListJobs returns running jobs, and ended ones until RemoveJob.
 	ListJobs = Endpoint[JobList, []agentbox.Job]{"/v1/job/list"}
-	// ShowJob returns a job and the location of its files.
-	ShowJob = Endpoint[JobRef, JobInfo]{"/v1/job/show"}
+	// ShowJob returns one job.
+	ShowJob = Endpoint[JobRef, agentbox.Job]{"/v1/job/show"}
+	// JobLog returns what a job wrote, also after its end.
+	JobLog = Download[JobLogRequest]{"/v1/job/log"}
 	// SignalJob returns without waiting for the effect.
 	SignalJob = Endpoint[JobSignal, None]{"/v1/job/signal"}
 	// RemoveJob removes the record and transcript of a job that has ended.
@@ -66,11 +68,13 @@ type JobRef struct {
 	Job string `json:"job,omitempty"`
 }
 
-// JobInfo is a job and the location of its files. Dir contains the record and the transcript; see
-// package job.
-type JobInfo struct {
-	Job agentbox.Job `json:"job"`
-	Dir string       `json:"dir"`
+// JobLogRequest asks for the output of a job as text. With Follow it goes on until the job has
+// ended.
+type JobLogRequest struct {
+	JobRef
+	LogRequest
+	// Cast asks for an asciicast instead, of what there is now.
+	Cast bool `json:"cast,omitempty"`
 }
 
 // JobSignal sends a signal, named without SIG (such as TERM), to the processes of a job.

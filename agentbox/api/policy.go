@@ -19,10 +19,15 @@ var (
 	ApprovePolicy = Endpoint[ApproveRequest, PolicyReport]{"/v1/policy/approve"}
 	// FindAgent returns the profile of an agent.
 	FindAgent = Endpoint[AgentRequest, agents.Profile]{"/v1/agent/find"}
+	// ListAgents returns all agents for boxes of a checkout, those of the repository included.
+	ListAgents = Endpoint[PolicyRef, []AgentInfo]{"/v1/agent/list"}
 	// KeepHistory saves what the agents of a box remember, without waking the box.
 	KeepHistory = Endpoint[BoxRef, None]{"/v1/agent/history"}
-	// AuditLog also works for a removed box, by its ID or a prefix of it.
-	AuditLog = Endpoint[BoxRef, AuditLocation]{"/v1/policy/log"}
+	// AuditLog returns a policy.Entry as JSON on each line. It also works for a removed box, by its
+	// ID or a prefix of it.
+	AuditLog = Download[AuditRequest]{"/v1/policy/log"}
+	// VerifyAudit checks the log of a box. It is Corrupt if the chain of its entries is broken.
+	VerifyAudit = Endpoint[BoxRef, AuditVerified]{"/v1/policy/verify"}
 	// SetSecret is Missing if the value needs a keyring and there is none.
 	SetSecret = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
 	// ListSecrets returns the secrets of a repository and those for all. It runs no commands.
@@ -47,6 +52,14 @@ type PolicyRef struct {
 type AgentRequest struct {
 	PolicyRef
 	Agent string `json:"agent"`
+}
+
+// AgentInfo describes an agent. The profile of a repository may not be approved yet.
+type AgentInfo struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description"` // or what is wrong with its profile
+	Program     string        `json:"program"`
+	Origin      agents.Origin `json:"origin"`
 }
 
 // PolicyReport is a policy as it is in force, layer by layer, with what the repository asks for
@@ -98,10 +111,20 @@ type ApproveRequest struct {
 	Digest string `json:"digest"`
 }
 
-// AuditLocation is where a box's audit log is. The box itself may be gone.
-type AuditLocation struct {
-	Box       string `json:"box"`
-	Directory string `json:"directory"`
+// AuditRequest asks for the entries of a box's audit log and, with Follow, for those that are
+// written from then on.
+type AuditRequest struct {
+	BoxRef
+	Follow bool `json:"follow,omitempty"`
+}
+
+// AuditVerified is an audit log whose chain is whole.
+type AuditVerified struct {
+	Box     string `json:"box"`
+	Entries uint64 `json:"entries"`
+	First   uint64 `json:"first"` // number of the first; above 1 if older ones were removed
+	Last    uint64 `json:"last"`
+	Head    string `json:"head"` // hash of the last entry
 }
 
 // SecretRequest sets a secret. Value goes into the keyring and nowhere else.

@@ -14,6 +14,8 @@ var (
 	ListTasks = Endpoint[TaskList, []agentbox.Task]{"/v1/task/list"}
 	// ShowTask returns a task with its evidence.
 	ShowTask = Endpoint[TaskRef, TaskInfo]{"/v1/task/show"}
+	// TaskLog returns what the command of a task's last attempt wrote, once that has ended.
+	TaskLog = Download[TaskLogRequest]{"/v1/task/log"}
 	// WaitTask returns when the task has ended, and its box has been removed or stays.
 	WaitTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
 	// CancelTask returns before a running task has ended. It is Conflict for one that has ended.
@@ -75,12 +77,19 @@ type TaskRef struct {
 
 // TaskInfo is a task with its evidence.
 type TaskInfo struct {
-	Task      agentbox.Task `json:"task"`
-	Directory string        `json:"evidence"` // of the last attempt; "" without one
-	Timeline  []TaskEvent   `json:"timeline,omitempty"`
+	Task     agentbox.Task `json:"task"`
+	Timeline []TaskEvent   `json:"timeline,omitempty"`
 
 	// Now is what is known so far about a running attempt, else nil.
 	Now *agentbox.Result `json:"now,omitempty"`
+}
+
+// TaskLogRequest asks for what the last attempt of a task left: the transcript of its command, or
+// the end of the log of a service.
+type TaskLogRequest struct {
+	TaskRef
+	Service string `json:"service,omitempty"` // "" for the command
+	Cast    bool   `json:"cast,omitempty"`    // the transcript as an asciicast, not as text
 }
 
 // TaskEvent is one event in an attempt. Events are ordered by time and computed from records on

@@ -13,7 +13,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/task/agents"
-	"agentbox/agentbox/workspace"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
 )
@@ -238,33 +237,12 @@ func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, fr
 	return err
 }
 
-// listAgents shows all agents, where each profile comes from, and a description. It needs no
-// daemon, because profiles are files. --json prints a list of rows; --quiet the names.
+// listAgents shows all agents, where each profile comes from, and a description. --json prints a
+// list of api.AgentInfo; --quiet the names.
 func (a *app) listAgents(ctx context.Context) error {
-	type row struct {
-		Name        string        `json:"name"`
-		Description string        `json:"description"`
-		Program     string        `json:"program"`
-		Origin      agents.Origin `json:"origin"`
-	}
-	here := a.ref("")
-	// The repository's own profiles are listed too, although they run only once approved: users
-	// learn of them from this list.
-	dirs := agents.Dirs{User: a.home.Agents()}
-	// Outside a repository, only the others are listed.
-	if repo, err := workspace.Describe(ctx, here.Directory); err == nil {
-		dirs.Repository = repo.Root
-	}
-	var rows []row
-	for _, name := range dirs.Names() {
-		p, err := dirs.Find(name)
-		if err != nil {
-			// An invalid profile must not hide the others.
-			p = agents.Profile{Name: name, Origin: p.Origin, Description: errorText(err)}
-		}
-		rows = append(rows, row{p.Name, p.Description, p.Program, p.Origin})
-	}
-	return a.report(listed(rows, []string{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}, func(r row) (string, []string) {
-		return r.Name, []string{r.Name, r.Program, string(r.Origin), r.Description}
-	}))
+	return callAndReport(ctx, a, api.ListAgents, a.policyRef(""), func(all []api.AgentInfo) facts {
+		return listed(all, []string{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}, func(r api.AgentInfo) (string, []string) {
+			return r.Name, []string{r.Name, r.Program, string(r.Origin), r.Description}
+		})
+	})
 }

@@ -60,8 +60,7 @@ var errSaid = errors.New("said")
 func (a *app) reportFirstDenial(ctx context.Context, box, name string) (done func()) {
 	began := time.Now()
 	profile, err := call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: a.policyRef(""), Agent: name})
-	location, logErr := call(ctx, a, api.AuditLog, a.ref(box))
-	if errors.Join(err, logErr) != nil || a.quiet {
+	if err != nil || a.quiet {
 		return func() {} // the agent runs all the same, and its result says what was denied
 	}
 	hosts := profile.HostNames()
@@ -78,11 +77,11 @@ func (a *app) reportFirstDenial(ctx context.Context, box, name string) (done fun
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- policy.Follow(ctx, location.Directory, 0, visit) }()
+	go func() { ended <- a.auditLog(ctx, api.AuditRequest{BoxRef: a.ref(box), Follow: true}, visit) }()
 	return func() {
 		stop()
 		if err := <-ended; !errors.Is(err, errSaid) {
-			_ = policy.Read(location.Directory, visit) // what was written since it last looked
+			_ = a.auditLog(context.WithoutCancel(ctx), api.AuditRequest{BoxRef: a.ref(box)}, visit) // what was written since it last looked
 		}
 	}
 }

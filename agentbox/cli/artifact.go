@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +69,7 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 					bad++
 				}
 			}
-			if err := a.report(artifactFacts(r, "signed by this host: "+r.Statement)); err != nil || bad == 0 {
+			if err := a.report(artifactFacts(r, "signed by this host")); err != nil || bad == 0 {
 				return err
 			}
 			return agentbox.Errorf(agentbox.Corrupt, "the artifacts of %s do not match the signed statement: %s missing, changed or not listed", r.Task, agentbox.Plural(bad, "file"))
@@ -75,9 +77,8 @@ func (a *app) artifactVerifyCommand() *cli.Command {
 	}
 }
 
-// artifactGetCommand is `artifact get`. This program copies the files from the daemon's directory
-// with the user's rights, and hashes each while copying it. So what arrives is what the statement
-// names, even if a file changed after the call.
+// artifactGetCommand is `artifact get`. This program hashes each file while it arrives. So what
+// arrives is what the statement names, even if a file changed after the call.
 func (a *app) artifactGetCommand() *cli.Command {
 	var to string
 	return &cli.Command{
@@ -98,7 +99,7 @@ func (a *app) artifactGetCommand() *cli.Command {
 			if to == "" {
 				to = r.Task.String()
 			}
-			return a.getArtifacts(r, files, to)
+			return a.getArtifacts(ctx, r, files, to)
 		},
 	}
 }
@@ -126,19 +127,13 @@ func chooseArtifacts(r api.ArtifactReport, names []string) ([]api.Artifact, erro
 }
 
 // getArtifacts copies files into the directory to, which it creates, or to standard output, one
-// after the other. A box chose the names, so both ends are opened as roots (os.Root), which no path
-// can leave. --json prints a list of api.Artifact; --quiet the directory. Copying to standard
-// output prints only the bytes.
-func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string) error {
-	// The daemon's directory belongs to this user on this host.
-	from, err := os.OpenRoot(r.Directory)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
+// after the other. A box chose the names, so to is opened as a root (os.Root), which no path can
+// leave. --json prints a list of api.Artifact; --quiet the directory. Copying to standard output
+// prints only the bytes.
+func (a *app) getArtifacts(ctx context.Context, r api.ArtifactReport, files []api.Artifact, to string) error {
 	if to == "-" {
 		for _, f := range files {
-			if err := copyArtifact(from, f, a.stdout); err != nil {
+			if err := a.copyArtifact(ctx, r, f, a.stdout); err != nil {
 				return err
 			}
 		}
@@ -153,7 +148,7 @@ func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string
 	}
 	defer dst.Close()
 	for _, f := range files {
-		if err := saveArtifact(from, dst, f); err != nil {
+		if err := a.saveArtifact(ctx, r, dst, f); err != nil {
 			return err
 		}
 	}
@@ -162,7 +157,7 @@ func (a *app) getArtifacts(r api.ArtifactReport, files []api.Artifact, to string
 
 // saveArtifact copies one file, and never overwrites an existing one. It removes a copy whose bytes
 // turn out to be wrong.
-func saveArtifact(from, dst *os.Root, f api.Artifact) error {
+func (a *app) saveArtifact(ctx context.Context, r api.ArtifactReport, dst *os.Root, f api.Artifact) error {
 	if err := dst.MkdirAll(path.Dir(f.Name), 0o755); err != nil {
 		return agentbox.Errorf(agentbox.Conflict, "cannot create the directory of %s: %w", f.Name, err)
 	}
@@ -173,25 +168,20 @@ func saveArtifact(from, dst *os.Root, f api.Artifact) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(copyArtifact(from, f, out), out.Close()); err != nil {
+	if err := errors.Join(a.copyArtifact(ctx, r, f, out), out.Close()); err != nil {
 		return errors.Join(err, dst.Remove(f.Name))
 	}
 	return nil
 }
 
 // copyArtifact copies a file, and fails if the bytes do not match the statement.
-func copyArtifact(from *os.Root, f api.Artifact, w io.Writer) error {
-	in, err := from.Open(f.Name)
-	if err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "artifact %s: %w", f.Name, err)
-	}
-	defer in.Close()
-	// Hash exactly the bytes that are copied, in one pass.
-	sum, _, err := agentbox.DigestOf(io.TeeReader(in, w))
+func (a *app) copyArtifact(ctx context.Context, r api.ArtifactReport, f api.Artifact, w io.Writer) error {
+	sum := sha256.New() // of exactly the bytes that are copied
+	err := download(ctx, a, api.ReadArtifact, api.ArtifactRef{Task: r.Task, Attempt: r.Attempt, Name: f.Name}, io.MultiWriter(sum, w))
 	if err != nil {
 		return err
 	}
-	if sum.Hex() != f.SHA256 {
+	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
 		return agentbox.Errorf(agentbox.Corrupt, "artifact %s has changed since the task ended", f.Name)
 	}
 	return nil

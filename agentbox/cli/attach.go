@@ -42,11 +42,11 @@ func (a *app) attachCommand() *cli.Command {
 
 // attach attaches to a job and returns its exit code as an error (exit). found describes the job as
 // it was a moment ago: if it has ended since, the connection reports that.
-func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error {
-	if state := found.Job.State; state == agentbox.JobEnded || state == agentbox.JobLost {
+func (a *app) attach(ctx context.Context, found agentbox.Job, noStdin bool) error {
+	if state := found.State; state == agentbox.JobEnded || state == agentbox.JobLost {
 		return a.endedJob(ctx, found)
 	}
-	c, err := a.connect(ctx, found.Job.Box.String())
+	c, err := a.connect(ctx, found.Box.String())
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 	ctx, detach := context.WithCancelCause(ctx)
 	defer detach(nil)
 	var modes job.Modes
-	cmd, restore, err := a.streams(!noStdin, found.Job.TTY && !noStdin && term.IsTerminal(int(a.stdin.Fd())))
+	cmd, restore, err := a.streams(!noStdin, found.TTY && !noStdin && term.IsTerminal(int(a.stdin.Fd())))
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *app) attach(ctx context.Context, found api.JobInfo, noStdin bool) error
 		cmd.Stdout = io.MultiWriter(a.stdout, &modes)
 	}
 	// Replay first draws the job's screen, as if the client had been attached from the beginning.
-	status, err := environment.Attach(ctx, client, environment.JobAttach{Job: found.Job.ID.String(), Replay: true}, cmd)
+	status, err := environment.Attach(ctx, client, environment.JobAttach{Job: found.ID.String(), Replay: true}, cmd)
 	// The job keeps the terminal modes that it has set (mouse, alternate screen), but our terminal
 	// must not.
 	if err != nil && cmd.TTY != nil {
@@ -85,13 +85,13 @@ const exitInterrupted = 130
 
 // attached returns the result of an attachment. Detaching is no failure, an interrupt is exit code 130,
 // and after a lost connection it looks at the job's state.
-func (a *app) attached(ctx context.Context, found api.JobInfo, status environment.Status, err error) error {
+func (a *app) attached(ctx context.Context, found agentbox.Job, status environment.Status, err error) error {
 	switch {
 	case errors.Is(err, errDetached):
-		fmt.Fprintf(a.stderr, "agentbox: detached from %s, which keeps running\r\n", found.Job.ID)
+		fmt.Fprintf(a.stderr, "agentbox: detached from %s, which keeps running\r\n", found.ID)
 		return nil
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintf(a.stderr, "agentbox: detached from %s, which keeps running; agentbox jobs kill %s ends it\n", found.Job.ID, found.Job.ID)
+		fmt.Fprintf(a.stderr, "agentbox: detached from %s, which keeps running; agentbox jobs kill %s ends it\n", found.ID, found.ID)
 		return exit(exitInterrupted)
 	case agentbox.CodeOf(err) == agentbox.Unavailable:
 		return a.jobAfterLoss(ctx, found, err)
@@ -106,29 +106,29 @@ func (a *app) attached(ctx context.Context, found api.JobInfo, status environmen
 // jobAfterLoss returns the job's outcome after its connection was lost. The job may have been
 // paused or ended together with its box, and that is what the user should see. Otherwise it returns
 // cause.
-func (a *app) jobAfterLoss(ctx context.Context, found api.JobInfo, cause error) error {
-	b := a.boxAfterLoss(ctx, found.Job.Box, cause)
-	now, err := call(ctx, a, api.ShowJob, api.JobRef{Job: found.Job.ID.String()})
+func (a *app) jobAfterLoss(ctx context.Context, found agentbox.Job, cause error) error {
+	b := a.boxAfterLoss(ctx, found.Box, cause)
+	now, err := call(ctx, a, api.ShowJob, api.JobRef{Job: found.ID.String()})
 	switch {
 	case err != nil:
 		return err
 	// The box's limit or lease may be the reason; boxAfterLoss has waited until that is known.
-	case now.Job.State == agentbox.JobPaused:
-		return agentbox.Errorf(agentbox.Unavailable, "box %s was paused together with job %s", b.Name, now.Job.ID).
-			WithHint("agentbox attach %s resumes the box", now.Job.ID)
-	case now.Job.State == agentbox.JobEnded || now.Job.State == agentbox.JobLost:
-		return jobResult(now.Job)
+	case now.State == agentbox.JobPaused:
+		return agentbox.Errorf(agentbox.Unavailable, "box %s was paused together with job %s", b.Name, now.ID).
+			WithHint("agentbox attach %s resumes the box", now.ID)
+	case now.State == agentbox.JobEnded || now.State == agentbox.JobLost:
+		return jobResult(now)
 	}
 	return cause
 }
 
 // endedJob prints the output of a job that has ended, and exits as the job did. The output is
 // printed unchanged, including escape sequences, as it would have appeared on the terminal.
-func (a *app) endedJob(ctx context.Context, found api.JobInfo) error {
-	if err := job.OpenTranscript(found.Dir).WriteText(ctx, a.stdout, false); err != nil {
+func (a *app) endedJob(ctx context.Context, found agentbox.Job) error {
+	if err := a.printJob(ctx, api.JobRef{Job: found.ID.String()}, logs{tail: -1}); err != nil {
 		return err
 	}
-	return jobResult(found.Job)
+	return jobResult(found)
 }
 
 // jobResult returns the exit code of a job that has ended: nil for 0, else an exit. A lost job, which

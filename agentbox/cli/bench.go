@@ -119,6 +119,6 @@ func (a *app) beginBench(ctx context.Context, r *bench.Run) (end func(), err err
 		r.File = "-"
 	}
 	p := a.newProgress()
-	r.Progress, r.Home = p.event, a.home
+	r.Progress = p.event
 	return p.close, r.Begin(ctx, buildID())
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/home"
+	"agentbox/agentbox/reach"
 )
 
 // Exit codes are the same as Docker's, so that scripts for `docker run` work. All other codes are
@@ -28,8 +28,8 @@ const (
 // app is one run of the program: the flags that all verbs share, and the streams. The fields are
 // set before a verb's Action runs and do not change afterwards.
 type app struct {
-	// home is set before the first Action: AGENTBOX_HOME, or the user's default.
-	home    home.Home
+	// machine is set before the first Action: the daemon of AGENTBOX_HOME, or the user's default.
+	machine reach.Here
 	args    []string // our own arguments, before --
 	command []string // the arguments after --; nil without a --
 	// stdin and stderr are files, because it matters whether they are terminals. stdout may be any
@@ -133,7 +133,7 @@ be invoked, 127 it was not found.`,
 		},
 		Before: func(ctx context.Context, _ *cli.Command) (context.Context, error) {
 			var err error
-			a.home, err = home.Find()
+			a.machine, err = reach.Find(buildID())
 			return ctx, err
 		},
 		Commands:               commands,

@@ -5,13 +5,13 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/reach"
 )
 
 // fakeDaemon serves a home with the endpoints that register adds, as a daemon of this build. The
@@ -42,6 +42,16 @@ func fakeDaemon(t *testing.T, register func(*http.ServeMux)) home.Home {
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
 	return h
+}
+
+// here is the daemon of the home that the environment names.
+func here(t *testing.T) reach.Here {
+	t.Helper()
+	d, err := reach.Find(buildID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // serve answers an endpoint with the same value each time.
@@ -86,29 +96,6 @@ func TestStatusDistinguishesErrors(t *testing.T) {
 	for _, verb := range []string{"status", "stop"} {
 		if code, _, stderr := runProgram(t, "daemon", verb); code != exitFailed || strings.Contains(stderr, "no daemon runs") {
 			t.Errorf("daemon %s: exit %d, %q", verb, code, stderr)
-		}
-	}
-}
-
-func TestLastLogLine(t *testing.T) {
-	a := &app{home: home.Home{Dir: t.TempDir()}}
-	if got := a.lastLogLine(); !strings.Contains(got, "no such file") {
-		t.Errorf("without a log: %q", got)
-	}
-	if err := os.MkdirAll(filepath.Dir(a.home.Log()), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for log, want := range map[string]string{
-		"":                                     "",
-		"reason\n":                             "reason",
-		strings.Repeat("x\n", 1<<20) + "why\n": "why",
-		strings.Repeat("x", 1<<20):             strings.Repeat("x", maxLogLine),
-	} {
-		if err := os.WriteFile(a.home.Log(), []byte(log), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := a.lastLogLine(); got != want {
-			t.Errorf("a log of %d bytes: %.80q, want %.80q", len(log), got, want)
 		}
 	}
 }

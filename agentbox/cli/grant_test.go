@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"agentbox/agentbox/api"
@@ -34,22 +30,5 @@ func TestAgentHostsAreGrantedOnce(t *testing.T) {
 		if got := missingRules(api.PolicyReport{Layers: []policy.Layer{granted}}, profile.Hosts); len(got) != 0 {
 			t.Errorf("%s: %q is granted again", name, got)
 		}
-	}
-}
-
-func TestInvalidProfileHidesNoOther(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if out, err := exec.Command("git", "init", "-q").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.MkdirAll(agents.InRepository, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(agents.InRepository, "fixer.yaml"), []byte("program: ./fix.sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, stderr := runMain(t, "agent")
-	if code != exitOK || !strings.Contains(stdout, "claude") || !strings.Contains(stdout, `fixer.yaml of agent fixer: program "./fix.sh"`) {
-		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/programs"
 )
 
 // daemonCommand is `daemon`. Without a subcommand it serves in the foreground until it is told to
@@ -22,7 +21,7 @@ func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "run the daemon of this home; other commands start it when they need it",
 		Action: func(context.Context, *cli.Command) error {
-			program, args, err := a.daemonProgram()
+			program, args, err := a.machine.Program()
 			if err != nil {
 				return err
 			}
@@ -32,6 +31,7 @@ func (a *app) daemonCommand() *cli.Command {
 		Commands: []*cli.Command{
 			{Name: "status", Usage: "show whether the daemon runs", Action: a.daemonStatus},
 			{Name: "stop", Usage: "stop the daemon; boxes keep running", Action: a.daemonStop},
+			a.daemonLogCommand(),
 			{Name: "metrics", Usage: "print metrics in the Prometheus text format (AGENTBOX_METRICS=127.0.0.1:PORT serves them)", Action: a.daemonMetrics},
 		},
 	}
@@ -41,13 +41,8 @@ func (a *app) daemonCommand() *cli.Command {
 // runs. --json prints an api.DaemonStatus; --quiet the process ID. The error is Unavailable if none
 // runs, and that of the call if the daemon cannot be reached for another reason.
 func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
-	client := api.NewClient(a.home.Socket())
-	defer client.Close()
-	st, err := api.Call(ctx, client, api.Status, api.None{}, nil)
-	switch {
-	case noDaemon(err):
-		return agentbox.Errorf(agentbox.Unavailable, "no daemon runs for %s", a.home.Dir).WithHint("it starts by itself when a command needs it")
-	case err != nil:
+	st, err := a.machine.Status(ctx)
+	if err != nil {
 		return err
 	}
 	return a.report(facts{value: st, ids: []string{strconv.Itoa(st.PID)}, text: fmt.Sprintf("daemon %s, process %d, up %s, home %s, %s, %s in the pool",
@@ -57,7 +52,7 @@ func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
 // daemonMetrics is `daemon metrics`: the same text as at the daemon's /metrics, for a machine
 // without an address to serve it at.
 func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
-	client, err := a.daemon(ctx)
+	client, err := a.machine.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,34 +60,27 @@ func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
 	return client.Metrics(ctx, a.stdout)
 }
 
-// daemonStop is `daemon stop`. It returns when the process has ended. If none runs, it succeeds.
-func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
-	client := api.NewClient(a.home.Socket())
-	defer client.Close()
-	// stopDaemon waits for the end of this process ID.
-	st, err := api.Call(ctx, client, api.Status, api.None{}, nil)
-	switch {
-	case noDaemon(err):
-		return nil
-	case err != nil:
-		return err
+// daemonLogCommand is `daemon log`. It works without a daemon: the log then says why.
+func (a *app) daemonLogCommand() *cli.Command {
+	var l logs
+	return &cli.Command{
+		Name: "log", Usage: "print the daemon's log",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "keep printing until interrupted", Destination: &l.follow},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "print only the last `N` lines, and what follows", DefaultText: "everything", Value: -1, Destination: &l.tail},
+		},
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			err := a.machine.Log(ctx, l.request(), a.stdout)
+			if l.follow && ctx.Err() != nil {
+				return nil
+			}
+			return err
+		},
 	}
-	return a.stopDaemon(ctx, client, st.PID)
 }
 
-// daemonProgram unpacks the daemon that this program carries. args are its arguments, the name
-// included: what it has to know of this program.
-func (a *app) daemonProgram() (path string, args []string, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", nil, err
-	}
-	if err := a.home.Create(); err != nil {
-		return "", nil, err
-	}
-	path, err = programs.Daemon(a.home.Programs())
-	return path, []string{"agentbox", "daemon", "-client", self, "-build", buildID()}, err
-}
+// daemonStop is `daemon stop`. It returns when the process has ended. If none runs, it succeeds.
+func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error { return a.machine.Stop(ctx) }
 
 // pruneCommand is `prune`. It removes boxes only with --boxes, because there may be work in them.
 // --json prints a list of api.PruneItem; --quiet the names.

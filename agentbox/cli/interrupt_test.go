@@ -16,6 +16,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/home"
 )
 
 // raise sends an interrupt to this process, as the terminal does.
@@ -58,13 +59,13 @@ func TestInterruptWhileWaitingForTask(t *testing.T) {
 // An interrupt must end the command while it connects to a box, which may not answer for a minute.
 func TestInterruptWhileConnecting(t *testing.T) {
 	h := fakeDaemon(t, func(*http.ServeMux) {})
-	c := silentBox(t, h.Dir)
+	c := silentBox(t, h)
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() {
 		c.accepted()
 		interrupt()
 	}()
-	a := &app{home: h, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{machine: here(t), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	if err := a.runIn(ctx, c.Connection, run{argv: []string{"true"}}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -73,15 +74,13 @@ func TestInterruptWhileConnecting(t *testing.T) {
 // An interrupt must end the wait for an older daemon that does not exit.
 func TestInterruptWhileWaitingForDaemon(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
-	h := fakeDaemon(t, func(mux *http.ServeMux) {
-		api.Handle(mux, api.Shutdown, func(context.Context, api.None, agentbox.Progress) (api.None, error) { return api.None{}, nil })
+	fakeDaemon(t, func(mux *http.ServeMux) {
+		api.Handle(mux, api.Shutdown, func(context.Context, api.None, agentbox.Progress) (api.None, error) {
+			interrupt()
+			return api.None{}, nil
+		})
 	})
-	client := api.NewClient(h.Socket())
-	defer client.Close()
-	stopped := make(chan error, 1)
-	go func() { stopped <- (&app{home: h}).stopDaemon(ctx, client, os.Getpid()) }()
-	interrupt()
-	if err := <-stopped; !errors.Is(err, context.Canceled) {
+	if err := here(t).Stop(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -92,16 +91,18 @@ type silentConnection struct {
 	accepted func()
 }
 
-func silentBox(t *testing.T, dir string) silentConnection {
+func silentBox(t *testing.T, h home.Home) silentConnection {
 	t.Helper()
-	key, known := sshKeys(t, dir)
-	l, err := net.Listen("unix", dir+"/box.sock")
-	if err != nil {
+	key, known := sshKeys(t)
+	names := h.Box(agentbox.BoxID{})
+	err := os.MkdirAll(names.Run, 0o700)
+	l, listenErr := net.Listen("unix", names.SSH())
+	if err := errors.Join(err, listenErr); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
 	return silentConnection{
-		api.Connection{Name: "silent", Socket: dir + "/box.sock", Key: key, KnownHosts: known, User: "agent"},
+		api.Connection{Name: "silent", Key: key, HostKey: known, User: "agent"},
 		func() {
 			if conn, err := l.Accept(); err == nil {
 				t.Cleanup(func() { conn.Close() })
@@ -110,8 +111,8 @@ func silentBox(t *testing.T, dir string) silentConnection {
 	}
 }
 
-// sshKeys writes a key, and a known_hosts line with it, into a directory.
-func sshKeys(t *testing.T, dir string) (key, known string) {
+// sshKeys returns a key, and a known_hosts line with it.
+func sshKeys(t *testing.T) (key, known string) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -125,11 +126,5 @@ func sshKeys(t *testing.T, dir string) (key, known string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, known = dir+"/key", dir+"/known"
-	for name, text := range map[string][]byte{key: pem.EncodeToMemory(block), known: []byte("agentbox " + string(ssh.MarshalAuthorizedKey(host)))} {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return key, known
+	return string(pem.EncodeToMemory(block)), "agentbox " + string(ssh.MarshalAuthorizedKey(host))
 }

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/job"
 )
 
 // jobsCommand is `jobs`: those of one box, or of all. Jobs that have ended are listed until `jobs
@@ -77,7 +74,7 @@ func (a *app) jobsKillCommand() *cli.Command {
 				}
 				// KILL, kill and SIGKILL mean the same.
 				name := strings.TrimPrefix(strings.ToUpper(signal), "SIG")
-				_, err = call(ctx, a, api.SignalJob, api.JobSignal{ID: found.Job.ID, Signal: name})
+				_, err = call(ctx, a, api.SignalJob, api.JobSignal{ID: found.ID, Signal: name})
 				return err
 			})
 		},
@@ -146,59 +143,16 @@ func (a *app) terminalSize() (columns, rows int) {
 	return 80, 24
 }
 
-// printJob prints what a job wrote: its transcript, a file of this host that remains after the job
-// has ended. With l.follow it goes on until the job ends.
-func (a *app) printJob(ctx context.Context, ref api.BoxRef, id string, l logs) error {
+// printJob prints what a job wrote, also after it has ended. With l.follow it goes on until the job
+// ends.
+func (a *app) printJob(ctx context.Context, ref api.JobRef, l logs) error {
 	if l.console || l.supervisor {
 		return agentbox.Errorf(agentbox.Invalid, "--console and --supervisor cannot be combined with a job")
 	}
-	found, err := call(ctx, a, api.ShowJob, api.JobRef{BoxRef: ref, Job: id})
-	if err != nil {
-		return err
+	err := download(ctx, a, api.JobLog, api.JobLogRequest{JobRef: ref, LogRequest: l.request(), Cast: l.cast}, a.stdout)
+	// An interrupt is the normal way to stop following.
+	if l.follow && ctx.Err() != nil {
+		return nil
 	}
-	t := job.OpenTranscript(found.Dir)
-	if l.cast {
-		return t.WriteCast(ctx, a.stdout)
-	}
-	if l.tail >= 0 {
-		return a.tailJob(ctx, t, l)
-	}
-	return t.WriteText(ctx, a.stdout, l.follow)
-}
-
-// tailJob prints the last lines of what a job wrote. A transcript holds terminal output in pieces
-// of any size, so lines cannot be found from its end: tailJob counts them first and then prints.
-// The transcript is bounded, so all of it fits in memory.
-func (a *app) tailJob(ctx context.Context, t job.Transcript, l logs) error {
-	var all bytes.Buffer
-	if err := t.WriteText(ctx, &all, false); err != nil {
-		return err
-	}
-	skip := -l.tail
-	for range bytes.Lines(all.Bytes()) {
-		skip++
-	}
-	return t.WriteText(ctx, &lineSkipper{w: a.stdout, skip: skip}, l.follow)
-}
-
-// lineSkipper drops the first skip lines written to it, and passes on the rest. A skip of 0 or less
-// drops nothing.
-type lineSkipper struct {
-	w    io.Writer
-	skip int
-}
-
-// Write implements io.Writer. Its count includes dropped bytes.
-func (s *lineSkipper) Write(b []byte) (int, error) {
-	rest := b
-	for s.skip > 0 && len(rest) > 0 {
-		end := bytes.IndexByte(rest, '\n')
-		if end < 0 {
-			return len(b), nil
-		}
-		rest = rest[end+1:]
-		s.skip--
-	}
-	_, err := s.w.Write(rest)
-	return len(b), err
+	return err
 }

@@ -2,12 +2,9 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,9 +24,17 @@ type logs struct {
 	tail                              int
 }
 
+// request is what the flags ask of a log that the daemon keeps.
+func (l logs) request() api.LogRequest {
+	r := api.LogRequest{Follow: l.follow}
+	if l.tail >= 0 {
+		r.Lines = &l.tail
+	}
+	return r
+}
+
 // logsCommand is `logs`, for four kinds of logs. Those of a job, the supervisor and the console are
-// files on this host, which can be read even if the box does not run. Those of services are in the
-// box.
+// the daemon's, and can be read even if the box does not run. Those of services are in the box.
 func (a *app) logsCommand() *cli.Command {
 	var l logs
 	return &cli.Command{
@@ -45,7 +50,7 @@ func (a *app) logsCommand() *cli.Command {
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			// A job's log needs no running box, so check for a job first.
 			if box, id, ok := jobOf(cmd.Args().Slice()); ok {
-				return a.printJob(ctx, api.BoxRef{Box: box}, id, l)
+				return a.printJob(ctx, api.JobRef{BoxRef: api.BoxRef{Box: box}, Job: id}, l)
 			}
 			if l.cast {
 				return agentbox.Errorf(agentbox.Invalid, "--cast applies only to a job").WithHint("agentbox jobs lists them")
@@ -99,42 +104,14 @@ func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, 
 	// The console and the supervisor's log are one file each, so the choices exclude each other.
 	case (l.console || l.supervisor) && len(services) > 0, l.console && l.supervisor:
 		return agentbox.Errorf(agentbox.Invalid, "--console, --supervisor and the names of services cannot be combined")
-	case l.console:
-		file, err := a.consoleFile(b)
-		if err != nil {
-			return err
-		}
-		return a.printFile(ctx, b, file, l)
-	case l.supervisor:
-		return a.printFile(ctx, b, a.home.Box(b.ID).Log(), l)
+	case l.console || l.supervisor:
+		return download(ctx, a, api.BoxLog, api.BoxLogRequest{BoxRef: api.BoxRef{Box: b.ID.String()}, LogRequest: l.request(), Supervisor: l.supervisor}, a.stdout)
 	}
 	services, err := chooseServices(b, services)
 	if err != nil {
 		return err
 	}
 	return a.printServices(ctx, b, services, l)
-}
-
-// consoleFile returns the console file of the box's current or last machine: that of the highest
-// life. A reset or a start begins a new file; the old one is removed with its life.
-func (a *app) consoleFile(b agentbox.Box) (string, error) {
-	files, err := filepath.Glob(filepath.Join(a.home.Box(b.ID).Dir, "life-*", "console.log"))
-	if err != nil || len(files) == 0 {
-		return "", agentbox.Errorf(agentbox.NotFound, "the machine of box %s has printed nothing on its console", b.Name)
-	}
-	// The names are life-N without leading zeros, so a longer name has the higher number; names of
-	// equal length compare as strings.
-	return slices.MaxFunc(files, func(f, g string) int { return cmp.Or(len(f)-len(g), strings.Compare(f, g)) }), nil
-}
-
-// printFile prints a log that is a file of this host, unchanged.
-func (a *app) printFile(ctx context.Context, b agentbox.Box, name string, l logs) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return agentbox.Errorf(agentbox.NotFound, "box %s has no such log: %w", b.Name, err)
-	}
-	defer f.Close()
-	return environment.Tail(ctx, f, l.tail, l.follow, a.stdout)
 }
 
 // chooseServices checks the names of services, or returns all of them. The logs are inside the box,

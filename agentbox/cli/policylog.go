@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -13,12 +15,11 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
 	"agentbox/policy"
 )
 
-// policyLog is `policy log`. The box's supervisor writes the log into a directory of this host.
-// This program reads it directly, so it works for removed boxes too. --follow ends with an
-// interrupt.
+// policyLog is `policy log`. It works for removed boxes too. --follow ends with an interrupt.
 func (a *app) policyLog() *cli.Command {
 	var follow, verify, denied bool
 	return &cli.Command{
@@ -30,49 +31,55 @@ func (a *app) policyLog() *cli.Command {
 			&cli.BoolFlag{Name: "denied", Usage: "show only denied attempts", Destination: &denied},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			location, err := call(ctx, a, api.AuditLog, a.ref(cmd.Args().First()))
-			if err != nil {
-				return err
+			ref := a.ref(cmd.Args().First())
+			// --verify must see each entry, so --denied does nothing there.
+			if verify {
+				return callAndReport(ctx, a, api.VerifyAudit, ref, verifiedFacts)
 			}
-			// Every form of the log uses show, so --denied works with all of them except --verify,
-			// which must see each entry.
-			show := func(e policy.Entry) error {
+			err := a.auditLog(ctx, api.AuditRequest{BoxRef: ref, Follow: follow}, func(e policy.Entry) error {
 				if denied && e.Allow {
 					return nil
 				}
 				return a.printEntry(e)
+			})
+			if follow && ctx.Err() != nil {
+				return nil // an interrupt is the normal way to end it
 			}
-			switch {
-			case verify:
-				return a.verifyLog(location)
-			// Start at the beginning and go on from there, so that nothing is missed between two
-			// calls.
-			case follow:
-				return policy.Follow(ctx, location.Directory, 0, show)
-			}
-			return policy.Read(location.Directory, show)
+			return err
 		},
 	}
 }
 
-// verifyLog is `policy log --verify`. Each entry has the hash of the previous one, so it detects
-// any change, gap or insertion. It cannot detect that all entries after some point were dropped. It
-// therefore prints the head, to compare with a copy kept elsewhere.
-func (a *app) verifyLog(location api.AuditLocation) error {
-	v, err := policy.Verify(location.Directory)
-	if err != nil {
-		return agentbox.Errorf(agentbox.Corrupt, "the audit log of box %s: %w", location.Box, err).WithHint("see %s", location.Directory)
+// auditLog passes the entries of a box's log to visit, oldest first, until visit returns an error,
+// which it returns.
+func (a *app) auditLog(ctx context.Context, req api.AuditRequest, visit func(policy.Entry) error) error {
+	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		return download(ctx, a, api.AuditLog, req, w)
+	}, func(_ context.Context, r io.Reader) error {
+		for dec := json.NewDecoder(r); ; {
+			var e policy.Entry
+			if err := dec.Decode(&e); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := visit(e); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// verifiedFacts are those of `policy log --verify`. Each entry has the hash of the previous one, so
+// it detects any change, gap or insertion. It cannot detect that all entries after some point were
+// dropped. It therefore prints the head, to compare with a copy kept elsewhere. An empty log is no
+// error: a box that tried nothing has no entries.
+func verifiedFacts(v api.AuditVerified) facts {
+	f := facts{value: v, text: fmt.Sprintf("the audit log of box %s is empty", v.Box)}
+	if v.Entries > 0 {
+		f.text = fmt.Sprintf("%s of box %s, %d to %d, verified; the last has hash %s", agentbox.PluralOf(int(v.Entries), "entry", "entries"), v.Box, v.First, v.Last, v.Head)
 	}
-	if a.json {
-		return a.printJSON(map[string]any{"box": location.Box, "entries": v.Entries, "first": v.First, "last": v.Last, "head": v.Head})
-	}
-	// An empty log is no error: a box that tried nothing has no entries.
-	if v.Entries == 0 {
-		fmt.Fprintf(a.stdout, "the audit log of box %s is empty\n", location.Box)
-		return nil
-	}
-	fmt.Fprintf(a.stdout, "%s of box %s, %d to %d, verified; the last has hash %s\n", agentbox.PluralOf(int(v.Entries), "entry", "entries"), location.Box, v.First, v.Last, v.Head)
-	return nil
+	return f
 }
 
 // printEntry prints one entry: a line of text or, with --json, one line of JSON, so that a growing

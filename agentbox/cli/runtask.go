@@ -95,7 +95,7 @@ type foregroundTask struct {
 // task running.
 func (w *foregroundTask) attach(ctx context.Context, begun api.TaskStarted, r run) error {
 	last := begun.Task.Last()
-	if begun.Connection.Socket == "" || last == nil {
+	if begun.Connection.Key == "" || last == nil {
 		return nil
 	}
 	ctx, detach := context.WithCancelCause(context.WithoutCancel(ctx))

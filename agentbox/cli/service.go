@@ -2,14 +2,10 @@ package cli
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
-	"agentbox/agentbox"
-	"agentbox/agentbox/home"
 	"agentbox/agentbox/service"
 )
 
@@ -28,24 +24,11 @@ func (a *app) serviceCommand() *cli.Command {
 	}
 }
 
-// service returns the service of this home, run by this program. It resolves links, so that the
-// unit names the program itself. A home named by AGENTBOX_HOME gets its own unit.
-func (a *app) service() (service.Service, error) {
-	binary, err := os.Executable()
-	if err == nil {
-		binary, err = filepath.EvalSymlinks(binary)
-	}
-	if err != nil {
-		return service.Service{}, agentbox.Errorf(agentbox.Internal, "cannot find the path of this program: %w", err)
-	}
-	return service.Service{Binary: binary, Home: a.home.Dir, Default: os.Getenv(home.EnvDir) == ""}, nil
-}
-
 // aboutService returns an Action that calls do and reports the resulting status. Each thing that
 // still keeps the daemon from outliving a login has a row. --json prints a service.Status.
 func (a *app) aboutService(do func(service.Service, context.Context) (service.Status, error)) cli.ActionFunc {
 	return func(ctx context.Context, _ *cli.Command) error {
-		s, err := a.service()
+		s, err := a.machine.Service()
 		if err != nil {
 			return err
 		}
@@ -59,7 +42,7 @@ func (a *app) aboutService(do func(service.Service, context.Context) (service.St
 
 // serviceUninstall is `service uninstall`. It is no error if the service is not installed.
 func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
-	s, err := a.service()
+	s, err := a.machine.Service()
 	if err != nil {
 		return err
 	}

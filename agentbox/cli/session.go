@@ -36,7 +36,7 @@ func (a *app) dial(ctx context.Context, c api.Connection, user string) (*ssh.Cli
 	}
 	for tries := 0; ; tries++ {
 		begun := time.Now()
-		client, err := environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, user)
+		client, err := a.login(ctx, c, user)
 		if tries == redials || agentbox.CodeOf(err) != agentbox.Unavailable || time.Since(begun) > redialSlow {
 			return client, err
 		}
@@ -59,14 +59,26 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// dialSocket connects to the SSH server of a box. It does not speak SSH: stock ssh uses the
-// connection.
-func dialSocket(ctx context.Context, c api.Connection) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.Socket)
+// login makes one attempt to open an SSH connection into a box.
+func (a *app) login(ctx context.Context, c api.Connection, user string) (*ssh.Client, error) {
+	login, err := environment.NewLogin(user, []byte(c.Key), []byte(c.HostKey))
 	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: %w", c.Name, err)
+	}
+	conn, err := a.dialBox(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return environment.NewClient(ctx, conn, login)
+}
+
+// dialBox connects to the SSH server of a box. It does not speak SSH: stock ssh uses the connection.
+func (a *app) dialBox(ctx context.Context, c api.Connection) (net.Conn, error) {
+	conn, err := a.machine.Box(ctx, c.Box)
+	if err != nil && ctx.Err() == nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s does not answer: %w", c.Name, err).WithHint("agentbox show %s", c.Name)
 	}
-	return conn, nil
+	return conn, err
 }
 
 // run is a command to run in a box with this program's standard streams. flags binds most fields to

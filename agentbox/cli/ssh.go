@@ -17,7 +17,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
-	"agentbox/agentbox/home"
 )
 
 // sshSuffix ends the host names of boxes for stock ssh, so that they cannot hide a host of the
@@ -75,21 +74,21 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 	if err != nil {
 		return nil, err
 	}
-	names := a.home.Box(id)
+	key, knownHosts := a.machine.SSHFiles(id)
 	proxy := shellescape.QuoteCommand([]string{self, proxyVerb, id.String()})
 	// ssh runs the proxy from its own environment, which may differ from ours if the configuration
 	// was written to a file.
-	if os.Getenv(home.EnvDir) != "" {
-		proxy = shellescape.QuoteCommand([]string{"env", home.EnvDir + "=" + a.home.Dir}) + " " + proxy
+	if env := a.machine.Environ(); env != nil {
+		proxy = shellescape.QuoteCommand(append([]string{"env"}, env...)) + " " + proxy
 	}
 	return [][2]string{
 		{"HostName", name + sshSuffix},
 		{"User", user},
 		{"ProxyCommand", strings.ReplaceAll(proxy, "%", "%%")},
-		{"IdentityFile", sshPath(names.Key())},
+		{"IdentityFile", sshPath(key)},
 		{"IdentitiesOnly", "yes"},
 		{"HostKeyAlias", hostKeyAlias},
-		{"UserKnownHostsFile", sshPath(names.KnownHosts())},
+		{"UserKnownHostsFile", sshPath(knownHosts)},
 		{"StrictHostKeyChecking", "yes"},
 		{"ForwardAgent", "no"},
 		{"LogLevel", "ERROR"},
@@ -144,7 +143,11 @@ func (a *app) sshConfigCommand() *cli.Command {
 // sshBoxes returns the boxes to configure: the named ones, or all without a name.
 func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, error) {
 	if len(args) == 0 {
-		return call(ctx, a, api.ListBoxes, api.ListRequest{})
+		all, err := call(ctx, a, api.ListBoxes, api.ListRequest{})
+		if err == nil {
+			err = a.machine.DropKeys(all)
+		}
+		return all, err
 	}
 	var boxes []agentbox.Box
 	for _, arg := range args {
@@ -161,7 +164,7 @@ func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, erro
 // The line goes to the top, because ssh uses the first value that it reads. The user's file is
 // replaced as a whole, following links. If the line is already there, the file stays unchanged.
 func (a *app) installSSH(config string) error {
-	ownConfig := filepath.Join(a.home.Dir, "ssh_config")
+	ownConfig := filepath.Join(a.machine.Dir(), "ssh_config")
 	if err := replaceFile(ownConfig, []byte(config)); err != nil {
 		return err
 	}
@@ -209,7 +212,11 @@ func (a *app) sshProxyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			conn, err := dialSocket(ctx, c)
+			// ssh reads the keys once this end has answered.
+			if err := a.machine.KeepKeys(c); err != nil {
+				return err
+			}
+			conn, err := a.dialBox(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -229,7 +236,7 @@ func (a *app) sshProxyCommand() *cli.Command {
 func splice(conn net.Conn, in io.Reader, out io.Writer) error {
 	go func() {
 		io.Copy(conn, in)
-		if c, ok := conn.(*net.UnixConn); ok {
+		if c, ok := conn.(interface{ CloseWrite() error }); ok {
 			c.CloseWrite()
 		}
 	}()

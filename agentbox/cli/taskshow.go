@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/job"
 )
 
 // taskLsCommand is `task ls` and, with --by, the sums of what tasks have used.
@@ -117,7 +115,7 @@ func infoRows(info api.TaskInfo) [][]string {
 	if info.Now != nil {
 		rows = append(rows, usedRows(*info.Now)...)
 	}
-	rows = append(rows, evidenceRows(info)...)
+	rows = append(rows, evidenceRows(t)...)
 	for _, m := range timelineEvents(info) {
 		took := ""
 		if m.Took > 0 {
@@ -163,15 +161,15 @@ func (a *app) taskAttachCommand() *cli.Command {
 }
 
 // jobOfTask returns the job of a running task. For any other task the error is Conflict.
-func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (api.JobInfo, error) {
+func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (agentbox.Job, error) {
 	info, err := call(ctx, a, api.ShowTask, ref)
 	if err != nil {
-		return api.JobInfo{}, err
+		return agentbox.Job{}, err
 	}
 	// A task between two attempts has no job, although it is not finished.
 	last := info.Task.Last()
 	if info.Task.State != agentbox.TaskRunning || last == nil {
-		return api.JobInfo{}, agentbox.Errorf(agentbox.Conflict, "task %s is not running: it is %s", info.Task.ID, info.Task.State).
+		return agentbox.Job{}, agentbox.Errorf(agentbox.Conflict, "task %s is not running: it is %s", info.Task.ID, info.Task.State).
 			WithHint("agentbox task logs %s prints its output", info.Task.ID)
 	}
 	return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()})
@@ -181,13 +179,21 @@ func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (api.JobInfo, erro
 // streams, in that order.
 func (a *app) taskLogsCommand() *cli.Command {
 	var l logs
+	var service string
 	return &cli.Command{
 		Name: "logs", Usage: "print the output of a task's last attempt", ArgsUsage: "TASK",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "keep printing until the task ends, or until interrupted", Destination: &l.follow},
 			&cli.BoolFlag{Name: "cast", Usage: "print an asciicast, for asciinema", Destination: &l.cast},
+			&cli.StringFlag{Name: "service", Usage: "print the end of the log of `SERVICE` instead, of a task that has ended", Destination: &service},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			switch {
+			case service != "" && (l.follow || l.cast):
+				return agentbox.Errorf(agentbox.Invalid, "--service cannot be combined with --follow or --cast")
+			case service != "":
+				return download(ctx, a, api.TaskLog, api.TaskLogRequest{TaskRef: taskRef(cmd), Service: service}, a.stdout)
+			}
 			return a.taskLogs(ctx, taskRef(cmd), l)
 		},
 	}
@@ -209,10 +215,10 @@ func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 		last := info.Task.Last()
 		// It has ended: its box and the job's own files are gone, or will be in a moment.
 		if last != nil && last.Result != nil {
-			return a.printTranscript(filepath.Join(info.Directory, "transcript.cast"), l.cast)
+			return download(ctx, a, api.TaskLog, api.TaskLogRequest{TaskRef: ref, Cast: l.cast}, a.stdout)
 		}
 		if last != nil {
-			err := a.printJob(ctx, api.BoxRef{Box: last.BoxName}, last.Job.String(), logs{follow: l.follow, cast: l.cast, tail: -1})
+			err := a.printJob(ctx, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()}, logs{follow: l.follow, cast: l.cast, tail: -1})
 			// Not found means not yet: the box is being made, or its job is being started.
 			if agentbox.CodeOf(err) != agentbox.NotFound {
 				return err
@@ -226,21 +232,4 @@ func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 			return err
 		}
 	}
-}
-
-// printTranscript prints an asciicast, unchanged or as text. The file is on this host and was
-// bounded when it was written, so it is read as a whole.
-func (a *app) printTranscript(name string, cast bool) error {
-	b, err := os.ReadFile(name)
-	if os.IsNotExist(err) {
-		return nil // its command never ran
-	}
-	if err != nil {
-		return err
-	}
-	if cast {
-		_, err = a.stdout.Write(b)
-		return err
-	}
-	return job.WriteCastText(a.stdout, bytes.NewReader(b))
 }

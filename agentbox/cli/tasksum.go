@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -220,16 +219,17 @@ func denialText(d agentbox.Denial) string {
 	return text
 }
 
-// evidenceRows says where the saved files of the last attempt are. A task without attempts has
-// none.
-func evidenceRows(info api.TaskInfo) (rows [][]string) {
-	if info.Directory == "" {
+// evidenceRows says what prints that the last attempt left. A task without attempts has left
+// nothing.
+func evidenceRows(t agentbox.Task) (rows [][]string) {
+	last := t.Last()
+	if last == nil {
 		return nil
 	}
-	rows = append(rows, []string{"evidence", info.Directory})
-	if last := info.Task.Last(); last.Result != nil {
+	rows = append(rows, []string{"output", "agentbox task logs " + t.ID.String()})
+	if last.Result != nil {
 		for _, name := range last.Result.Services {
-			rows = append(rows, []string{"service log", filepath.Join(info.Directory, "services", name+".log")})
+			rows = append(rows, []string{"service log", fmt.Sprintf("agentbox task logs --service %s %s", name, t.ID)})
 		}
 	}
 	return rows

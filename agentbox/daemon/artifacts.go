@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -117,7 +118,7 @@ func (a artifacts) gather(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if err != nil {
 		return nil, err
 	}
-	client, err := environment.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, c.User)
+	client, err := environment.Open(ctx, a.address(c), c.User)
 	return &gatherer{client, t, path.Join(c.Dir, filepath.ToSlash(t.ArtifactsIn)), []string{path.Join(c.Dir, ".git")}}, err
 }
 
@@ -176,6 +177,7 @@ func (g *gatherer) fetch(ctx context.Context, paths []string, bound environment.
 // handle registers the calls about artifacts.
 func (a artifacts) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ListArtifacts, a.list)
+	api.HandleDownload(mux, api.ReadArtifact, a.read)
 }
 
 // list returns the artifacts of an attempt, compared with their statement. If none is named, it is
@@ -200,17 +202,36 @@ func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progres
 		WithHint("artifacts: in the configuration names those that are kept when a task ends")
 }
 
+// read writes one artifact. A box chose its name, so it is looked up in a root that no name leaves.
+func (a artifacts) read(_ context.Context, ref api.ArtifactRef, w io.Writer) error {
+	id, err := a.tasks().find(api.TaskRef{Task: ref.Task.String()})
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Join(a.tasks().queue.Store.Attempt(id, ref.Attempt), artifactsDir))
+	if err != nil {
+		return agentbox.Errorf(agentbox.NotFound, "attempt %d of task %s has no artifacts", ref.Attempt, id)
+	}
+	defer root.Close()
+	f, err := root.Open(ref.Name)
+	if err != nil {
+		return agentbox.Errorf(agentbox.Corrupt, "artifact %s: %w", ref.Name, err)
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
 // report verifies the statement of attempt n with this host's own key, and hashes each file to
 // compare it with the statement. The error satisfies fs.ErrNotExist if the attempt has no
 // statement. A signed statement about another attempt was moved there, and is Corrupt.
 func (a artifacts) report(ctx context.Context, t agentbox.Task, store task.Store, n int) (api.ArtifactReport, error) {
 	dir := store.Attempt(t.ID, n)
-	f, err := os.Open(filepath.Join(dir, statementFile))
+	envelope, err := os.ReadFile(filepath.Join(dir, statementFile))
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
-	defer f.Close()
-	s, err := artifact.Open(ctx, f, a.key.Public().(ed25519.PublicKey))
+	s, err := artifact.Open(ctx, bytes.NewReader(envelope), a.key.Public().(ed25519.PublicKey))
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
@@ -218,8 +239,8 @@ func (a artifacts) report(ctx context.Context, t agentbox.Task, store task.Store
 	if s.Predicate.Task != t.ID.String() || s.Predicate.Attempt != n {
 		return api.ArtifactReport{}, agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is about attempt %d of %.80q", s.Predicate.Attempt, s.Predicate.Task)
 	}
-	report := api.ArtifactReport{Task: t.ID, Attempt: n, Directory: filepath.Join(dir, artifactsDir), Statement: filepath.Join(dir, statementFile)}
-	checked, err := artifact.Check(s, report.Directory)
+	report := api.ArtifactReport{Task: t.ID, Attempt: n, Statement: envelope}
+	checked, err := artifact.Check(s, filepath.Join(dir, artifactsDir))
 	for _, c := range checked {
 		report.Files = append(report.Files, api.Artifact{Name: c.Name, Size: c.Size, SHA256: c.SHA256, State: c.State})
 	}

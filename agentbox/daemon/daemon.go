@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
@@ -263,6 +265,16 @@ func (d *daemon) status(context.Context, api.None, agentbox.Progress) (api.Daemo
 	return api.DaemonStatus{
 		Version: d.cfg.Version, PID: os.Getpid(), Started: d.started, Home: d.cfg.Home.Dir, Boxes: boxes, Pool: pool,
 	}, nil
+}
+
+// log writes the daemon's own log.
+func (d *daemon) log(ctx context.Context, req api.LogRequest, w io.Writer) error {
+	f, err := os.Open(d.cfg.Home.Log())
+	if err != nil {
+		return agentbox.Errorf(agentbox.NotFound, "this daemon writes no log of its own: %w", err)
+	}
+	defer f.Close()
+	return environment.Tail(ctx, f, req.Last(), req.Follow, w)
 }
 
 // shutdown has the daemon stop. The answer is still sent: serve waits for calls under way, of which

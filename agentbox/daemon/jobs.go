@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/place/local/control"
@@ -32,7 +34,8 @@ type jobs struct {
 func (j jobs) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.StartJob, j.start)
 	api.Handle(mux, api.ListJobs, j.list)
-	api.Handle(mux, api.ShowJob, j.show)
+	api.Handle(mux, api.ShowJob, j.find)
+	api.HandleDownload(mux, api.JobLog, j.log)
 	api.Handle(mux, api.SignalJob, j.signal)
 	api.Handle(mux, api.RemoveJob, j.remove)
 }
@@ -84,13 +87,26 @@ func (j jobs) boxesOf(ctx context.Context, req api.JobList, progress agentbox.Pr
 	return []agentbox.Box{b}, err
 }
 
-// show returns one job and the directory of its files.
-func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progress) (api.JobInfo, error) {
-	found, err := j.find(ctx, req, progress)
+// log writes the transcript of a job.
+func (j jobs) log(ctx context.Context, req api.JobLogRequest, w io.Writer) error {
+	found, err := j.find(ctx, req.JobRef, nil)
 	if err != nil {
-		return api.JobInfo{}, err
+		return err
 	}
-	return api.JobInfo{Job: found, Dir: job.Dir(j.home.Box(found.Box).Jobs(), found.ID)}, nil
+	t := job.OpenTranscript(job.Dir(j.home.Box(found.Box).Jobs(), found.ID))
+	switch {
+	case req.Cast:
+		return t.WriteCast(ctx, w)
+	case req.Lines != nil:
+		return t.WriteLastLines(ctx, w, *req.Lines, req.Follow)
+	}
+	return t.WriteText(ctx, w, req.Follow)
+}
+
+// address is where the daemon itself reaches a box.
+func (j jobs) address(c api.Connection) environment.Address {
+	names := j.home.Box(c.Box)
+	return environment.Address{Name: c.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
 }
 
 // find finds a job by its id or a unique prefix of it, in any box, or else the job that runs in a

@@ -14,6 +14,7 @@ func (d *daemon) handler() http.Handler {
 	// This machine.
 	api.Handle(mux, api.Status, d.status)
 	api.Handle(mux, api.Shutdown, d.shutdown)
+	api.HandleDownload(mux, api.DaemonLog, d.log)
 	api.Handle(mux, api.Doctor, d.doctor)
 	api.Handle(mux, api.Prune, d.prune)
 	api.Handle(mux, api.ShowResources, d.resources)
@@ -37,6 +38,8 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Pull, taskWork{d.tasks(), boxes.Work}.pull)
 	api.Handle(mux, api.OpenPort, boxes.Ports.Open)
 	api.Handle(mux, api.ClosePort, boxes.Ports.Close)
+	api.HandleTunnel(mux, api.BoxSSH, boxes.SSH)
+	api.HandleDownload(mux, api.BoxLog, boxes.Log)
 
 	// Jobs, tasks and sources register their own calls, each beside its code.
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
@@ -51,7 +54,9 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ApprovePolicy, boxes.Policies.Approve)
 	api.Handle(mux, api.FindAgent, boxes.FindAgent)
 	api.Handle(mux, api.KeepHistory, boxes.KeepHistory)
-	api.Handle(mux, api.AuditLog, boxes.Policies.AuditLog)
+	api.Handle(mux, api.ListAgents, boxes.ListAgents)
+	api.HandleDownload(mux, api.AuditLog, boxes.Policies.AuditLog)
+	api.Handle(mux, api.VerifyAudit, boxes.Policies.VerifyAudit)
 	api.Handle(mux, api.SetSecret, boxes.Policies.SetSecret)
 	api.Handle(mux, api.ListSecrets, boxes.Policies.ListSecrets)
 	api.Handle(mux, api.RemoveSecret, boxes.Policies.RemoveSecret)

@@ -6,7 +6,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/environment"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/task"
@@ -27,7 +26,7 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if err != nil {
 		return task.Kept{}, err
 	}
-	in, err := snapshot.Open(ctx, environment.Address{Name: c.Name, Socket: c.Socket, Key: c.Key, KnownHosts: c.KnownHosts}, c.User)
+	in, err := snapshot.Open(ctx, k.address(c), c.User)
 	if err != nil {
 		return task.Kept{}, err
 	}

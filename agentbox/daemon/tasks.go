@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,19 +36,19 @@ func (t taskJobs) Start(ctx context.Context, req api.JobStart) (api.JobStarted, 
 }
 
 // Show returns a job of a box. NotFound means that there is no such job, so it was never started.
-func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) {
+func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (task.JobFiles, error) {
 	b, err := t.boxes.Find(ctx, api.BoxRef{Box: box})
 	if err != nil {
-		return api.JobInfo{}, err
+		return task.JobFiles{}, err
 	}
 	found, err := job.Read(t.home.Box(b.ID).Jobs(), id, b)
 	if errors.Is(err, fs.ErrNotExist) {
-		return api.JobInfo{}, agentbox.Errorf(agentbox.NotFound, "box %s has no job %s", box, id)
+		return task.JobFiles{}, agentbox.Errorf(agentbox.NotFound, "box %s has no job %s", box, id)
 	}
 	if err != nil {
-		return api.JobInfo{}, err
+		return task.JobFiles{}, err
 	}
-	return api.JobInfo{Job: found, Dir: job.Dir(t.home.Box(b.ID).Jobs(), id)}, nil
+	return task.JobFiles{Job: found, Dir: job.Dir(t.home.Box(b.ID).Jobs(), id)}, nil
 }
 
 // Signal sends a signal to a running job.
@@ -82,6 +84,7 @@ func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.SubmitTasks, t.submit)
 	api.Handle(mux, api.ListTasks, t.list)
 	api.Handle(mux, api.ShowTask, t.show)
+	api.HandleDownload(mux, api.TaskLog, t.log)
 	t.handleHeld(mux)
 	each := func(e api.Endpoint[api.TaskRef, agentbox.Task], do func(context.Context, agentbox.TaskID) (agentbox.Task, error)) {
 		api.Handle(mux, e, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
@@ -324,6 +327,53 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 	return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "the ids of %d tasks begin with %s", len(found), ref.Task).WithHint("agentbox task ls --all lists them")
 }
 
+// log writes what the last attempt of a task left. A command that never ran has left nothing.
+func (t tasks) log(_ context.Context, req api.TaskLogRequest, w io.Writer) error {
+	id, err := t.find(req.TaskRef)
+	if err != nil {
+		return err
+	}
+	found, err := t.queue.Store.Read(id)
+	last := found.Last()
+	switch {
+	case err != nil:
+		return err
+	case last == nil || last.Result == nil:
+		return agentbox.Errorf(agentbox.Conflict, "task %s has left nothing yet: it is %s", id, found.State).WithHint("agentbox task logs -f %s follows it", id)
+	case req.Service != "":
+		return t.serviceLog(found, req.Service, w)
+	}
+	f, err := t.queue.Store.Transcript(id, last.Number)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if req.Cast {
+		_, err = io.Copy(w, f)
+		return err
+	}
+	return job.WriteCastText(w, f)
+}
+
+// serviceLog writes the end of a service's log, as it was when the task's last attempt ended.
+func (t tasks) serviceLog(found agentbox.Task, service string, w io.Writer) error {
+	last := found.Last()
+	if names := last.Result.Services; !slices.Contains(names, service) {
+		return agentbox.Errorf(agentbox.NotFound, "task %s left no log of a service %q", found.ID, service).
+			WithHint("agentbox task show %s lists them", found.ID)
+	}
+	f, err := os.Open(filepath.Join(t.queue.Store.Attempt(found.ID, last.Number), servicesDir, service+".log"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
 // show returns a task with its evidence: the timelines of all attempts, and what is known so far of
 // a running one, which is added to what the task has used.
 func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (api.TaskInfo, error) {
@@ -337,7 +387,6 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 		return info, err
 	}
 	for _, a := range found.Attempts {
-		info.Directory = t.queue.Store.Attempt(id, a.Number)
 		// Each attempt has its own timeline, in chronological order.
 		events, err := t.queue.Store.Timeline(id, a.Number)
 		if err != nil {

@@ -2,6 +2,7 @@ package environment
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 
@@ -11,8 +12,6 @@ import (
 )
 
 // Address is where an environment of this machine is reached, with the files of both ends' keys.
-// The API returns it for a box (api.Connect), so that commands reach the supervisor without the
-// daemon.
 type Address struct {
 	Name       string // for errors
 	Socket     string // unix socket with an SSH server
@@ -28,21 +27,31 @@ func Open(ctx context.Context, a Address, user string) (*ssh.Client, error) {
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", a.Name, err)
 	}
-	signer, err := ssh.ParsePrivateKey(key)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its key %s: %w", a.Name, a.Key, err)
-	}
 	hosts, err := os.ReadFile(a.KnownHosts)
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", a.Name, err)
 	}
-	_, _, host, _, _, err := ssh.ParseKnownHosts(hosts)
+	login, err := NewLogin(user, key, hosts)
 	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: its host key %s: %w", a.Name, a.KnownHosts, err)
+		return nil, agentbox.Errorf(agentbox.Corrupt, "box %s: %s and %s: %w", a.Name, a.Key, a.KnownHosts, err)
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", a.Socket)
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s does not answer: %w", a.Name, err).WithHint("agentbox show %s", a.Name)
 	}
-	return NewClient(ctx, conn, Login{User: user, Key: signer, HostKey: host})
+	return NewClient(ctx, conn, login)
+}
+
+// NewLogin reads the keys of both ends: a private key in PEM, and the first line of a known_hosts
+// file.
+func NewLogin(user string, key, knownHosts []byte) (Login, error) {
+	signer, err := ssh.ParsePrivateKey(key)
+	if err != nil {
+		return Login{}, fmt.Errorf("the key: %w", err)
+	}
+	_, _, host, _, _, err := ssh.ParseKnownHosts(knownHosts)
+	if err != nil {
+		return Login{}, fmt.Errorf("the host key: %w", err)
+	}
+	return Login{User: user, Key: signer, HostKey: host}, nil
 }

@@ -34,6 +34,7 @@ import (
 //	sources/<digest>/       what queued tasks and boxes are made from, see agentbox/source
 //	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
 //	sessions/<project>/<agent>/kept.tar  an agent's conversations; never unpacked here
+//	ssh/<id>/               the key and host key of a box for stock ssh, see agentbox/reach
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
 //	run/<id>/               see Box
@@ -149,6 +150,9 @@ func (h Home) SourceTree(d agentbox.Digest) string {
 
 // Tasks is the directory of all tasks.
 func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }
+
+// SSHKeys is the directory of what stock ssh reads of boxes.
+func (h Home) SSHKeys() string { return filepath.Join(h.Dir, "ssh") }
 
 // Registries caches where this machine's package managers get packages from.
 func (h Home) Registries() string { return filepath.Join(h.State(), "registries.json") }

@@ -26,6 +26,25 @@ func (m *Manager) FindAgent(ctx context.Context, req api.AgentRequest, _ agentbo
 	return m.consent.Agent(ctx, repo.Root, config.Place{Directory: req.Directory, Devcontainer: req.Devcontainer}, req.Agent, req.Environ)
 }
 
+// ListAgents returns all agents for boxes of a checkout, or those of the user outside of one. The
+// repository's own are listed although they run only once approved: users learn of them from this
+// list. An invalid profile must not hide the others.
+func (m *Manager) ListAgents(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress) ([]api.AgentInfo, error) {
+	dirs := agents.Dirs{User: m.home.Agents()}
+	if repo, err := workspace.Describe(ctx, ref.Directory); err == nil {
+		dirs.Repository = repo.Root
+	}
+	all := []api.AgentInfo{}
+	for _, name := range dirs.Names() {
+		p, err := dirs.Find(name)
+		if err != nil {
+			p = agents.Profile{Name: name, Origin: p.Origin, Description: agentbox.AsError(err).Message}
+		}
+		all = append(all, api.AgentInfo{Name: p.Name, Description: p.Description, Program: p.Program, Origin: p.Origin})
+	}
+	return all, nil
+}
+
 // addAgent installs an agent in a box that was made without it. The box keeps running and loses
 // nothing; after the next reset the agent is in its image. cfg is the configuration with the
 // overrides applied.

@@ -2,12 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
+	"net"
+	"os"
 	"path"
 	"path/filepath"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/place/local/templates"
 )
 
 // guestWorkspace is the workspace in every box, whatever the checkout is called, so that paths in
@@ -20,13 +22,30 @@ const serviceLogs = "/run/agentbox/log"
 
 // connection says how to enter a box, in the directory subdir of its workspace, a relative path
 // with slashes. It does not ask the box.
-func (m *Manager) connection(rec record, subdir string) api.Connection {
+func (m *Manager) connection(rec record, subdir string) (api.Connection, error) {
 	names := rec.names(m.home)
-	return api.Connection{
-		Box: rec.Box.ID, Name: rec.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts(),
-		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(rec.subject(m.home)),
-		Console: filepath.Join(names.Dir, rec.spec().LifeName(), templates.ConsoleFile), Log: names.Log(), ServiceLog: serviceLogs,
+	key, err := os.ReadFile(names.Key())
+	hostKey, hostErr := os.ReadFile(names.KnownHosts())
+	if err := errors.Join(err, hostErr); err != nil {
+		return api.Connection{}, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", rec.Box.Name, err)
 	}
+	return api.Connection{
+		Box: rec.Box.ID, Name: rec.Box.Name, Key: string(key), HostKey: string(hostKey),
+		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(rec.subject(m.home)), ServiceLog: serviceLogs,
+	}, nil
+}
+
+// SSH connects to the SSH server of a running box, for a client that cannot reach the box's socket.
+func (m *Manager) SSH(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
+	b, err := m.Find(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", m.home.Box(b.ID).SSH())
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s does not answer: %w", b.Name, err).WithHint("agentbox show %s", b.Name)
+	}
+	return conn, nil
 }
 
 // Connect makes sure that a box runs, renews its lease, and says how to enter it. The command line
@@ -37,7 +56,7 @@ func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox
 		return api.Connection{}, err
 	}
 	rec := b.record()
-	return m.connection(rec, rec.subdirectory(ref.Directory)), nil
+	return m.connection(rec, rec.subdirectory(ref.Directory))
 }
 
 // subdirectory maps the caller's directory to the same place in the box, relative to the

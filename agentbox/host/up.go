@@ -80,7 +80,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err := m.execute(ctx, u, p, progress); err != nil {
 		return api.UpResponse{}, err
 	}
-	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress), nil
+	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress)
 }
 
 // Plan says what Up would do and does nothing. It looks for what is here already, so that the
@@ -286,12 +286,13 @@ func (m *Manager) ensureRunningAndReport(ctx context.Context, b *box, progress a
 }
 
 // upResponse is the answer to Up. It reports at once if the box has no network.
-func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) api.UpResponse {
+func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created bool, progress agentbox.Progress) (api.UpResponse, error) {
 	shown := m.describe(ctx, b, brief)
 	for _, p := range shown.Problems {
 		if p.Kind == agentbox.ProblemAuditLog || p.Kind == agentbox.ProblemNoNetworkCard {
 			progress.NoteProblem(shown.Name, p)
 		}
 	}
-	return api.UpResponse{Box: shown, Created: created, Connection: m.connection(b.record(), subdir)}
+	c, err := m.connection(b.record(), subdir)
+	return api.UpResponse{Box: shown, Created: created, Connection: c}, err
 }

@@ -41,7 +41,13 @@ func TestUpReportsProblems(t *testing.T) {
 			if name == "broken" {
 				rec.StartErr = "start of box broken failed: `false` ended with exit code 1"
 			}
-			superviseFake(t, rec, write(t, h, rec), func(place.Policy) error { return nil })
+			names := write(t, h, rec)
+			for _, file := range []string{names.Key(), names.KnownHosts()} {
+				if err := os.WriteFile(file, []byte("a key"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			superviseFake(t, rec, names, func(place.Policy) error { return nil })
 			var output []agentbox.Problem
 			_, err = manage(t, h).Up(t.Context(), api.UpRequest{Directory: repo.Root}, func(e agentbox.Event) {
 				if e.Problem != nil && (e.Box == name || e.Problem.Detail == rec.StartErr) {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -252,6 +253,43 @@ func (t Transcript) WriteText(ctx context.Context, w io.Writer, follow bool) err
 	return t.events(ctx, follow, func(about header, e event) error {
 		return e.writeText(w, about.Part.Pipe)
 	})
+}
+
+// WriteLastLines is WriteText without all but the last lines of what is there now. Output is kept in
+// pieces of any size, so lines cannot be found from its end: they are counted first. The transcript
+// is bounded, so all of it fits in memory.
+func (t Transcript) WriteLastLines(ctx context.Context, w io.Writer, lines int, follow bool) error {
+	var all bytes.Buffer
+	if err := t.WriteText(ctx, &all, false); err != nil {
+		return err
+	}
+	skip := -lines
+	for range bytes.Lines(all.Bytes()) {
+		skip++
+	}
+	return t.WriteText(ctx, &lineSkipper{w: w, skip: skip}, follow)
+}
+
+// lineSkipper drops the first skip lines written to it, and passes on the rest. A skip of 0 or less
+// drops nothing.
+type lineSkipper struct {
+	w    io.Writer
+	skip int
+}
+
+// Write implements io.Writer. Its count includes dropped bytes.
+func (s *lineSkipper) Write(b []byte) (int, error) {
+	rest := b
+	for s.skip > 0 && len(rest) > 0 {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			return len(b), nil
+		}
+		rest = rest[end+1:]
+		s.skip--
+	}
+	_, err := s.w.Write(rest)
+	return len(b), err
 }
 
 // WriteCast writes the whole transcript as one asciicast v2 file, which asciinema plays. Its header

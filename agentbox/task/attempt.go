@@ -314,7 +314,7 @@ func (r *run) terminate(ctx context.Context, asked time.Time) time.Time {
 // jobResult is the result of a job that has ended. In order of precedence: the task was cancelled,
 // its box reached a limit, the command ended with a status. The transcript is copied into the
 // attempt, as the job's own goes with its box.
-func (r *run) jobResult(ctx context.Context, info api.JobInfo) agentbox.Result {
+func (r *run) jobResult(ctx context.Context, info JobFiles) agentbox.Result {
 	var result agentbox.Result
 	if info.Job.Exit != nil {
 		r.timeline.append(TimelineEvent{info.Job.Ended.UTC(), "exit", exitText(info.Job), info.Job.Ended.Sub(info.Job.Started)})

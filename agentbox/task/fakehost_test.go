@@ -154,16 +154,16 @@ func (h *fakeHost) AwaitEnd(ctx context.Context, _ string, id agentbox.JobID) er
 	}
 }
 
-func (h *fakeHost) Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) {
+func (h *fakeHost) Show(ctx context.Context, box string, id agentbox.JobID) (JobFiles, error) {
 	b, err := h.Find(ctx, api.BoxRef{Box: box})
 	if err != nil {
-		return api.JobInfo{}, err
+		return JobFiles{}, err
 	}
 	j, err := job.Read(h.dir, id, b)
 	if err != nil {
-		return api.JobInfo{}, agentbox.Errorf(agentbox.NotFound, "no job")
+		return JobFiles{}, agentbox.Errorf(agentbox.NotFound, "no job")
 	}
-	return api.JobInfo{Job: j, Dir: job.Dir(h.dir, id)}, nil
+	return JobFiles{Job: j, Dir: job.Dir(h.dir, id)}, nil
 }
 
 func (h *fakeHost) Signal(_ context.Context, req api.JobSignal) error {

@@ -29,10 +29,16 @@ type Boxes interface {
 // Jobs is what tasks need of jobs. Start does nothing for an ID that was started already.
 type Jobs interface {
 	Start(context.Context, api.JobStart) (api.JobStarted, error)
-	Show(ctx context.Context, box string, id agentbox.JobID) (api.JobInfo, error) // NotFound: the job, or its box, is not there
+	Show(ctx context.Context, box string, id agentbox.JobID) (JobFiles, error) // NotFound: the job, or its box, is not there
 	Signal(context.Context, api.JobSignal) error
 	// AwaitEnd returns when a job of a running box has ended, or its supervisor cannot tell.
 	AwaitEnd(ctx context.Context, box string, id agentbox.JobID) error
+}
+
+// JobFiles is a job and the directory of its record and transcript; see package job.
+type JobFiles struct {
+	Job agentbox.Job
+	Dir string
 }
 
 // Snapshotter keeps the work of a task's box where it outlives the box. An error means that the box

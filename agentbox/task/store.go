@@ -92,6 +92,12 @@ func read(path string, v any) error {
 	return nil
 }
 
+// Transcript opens what the command of an ended attempt wrote, as an asciicast. The error satisfies
+// fs.ErrNotExist if it never ran.
+func (s Store) Transcript(id agentbox.TaskID, n int) (*os.File, error) {
+	return os.Open(filepath.Join(s.Attempt(id, n), transcriptFile))
+}
+
 // record reads task.json.
 func (s Store) record(id agentbox.TaskID) (record, error) {
 	var r record

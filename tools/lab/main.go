@@ -16,7 +16,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/home"
 	"agentbox/bench"
 )
 
@@ -49,11 +48,8 @@ func verb(name, usage, description string, runs int, out io.Writer, measure func
 	return cmd
 }
 
-// begin finds the user's home and the program to measure, and starts the report.
+// begin finds the program to measure, and starts the report.
 func begin(ctx context.Context, r *bench.Run) (err error) {
-	if r.Home, err = home.Find(); err != nil {
-		return err
-	}
 	if r.Binary == "" {
 		self, err := os.Executable()
 		if err != nil {

@@ -2,6 +2,8 @@ package egress
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -305,19 +307,49 @@ func (ps *Policies) Check(ctx context.Context, req api.CheckRequest, _ agentbox.
 	return out, nil
 }
 
-// AuditLog says where the log of a box is. For a box that is gone, an id or a prefix of it is
+// AuditLog writes the entries of a box's log.
+func (ps *Policies) AuditLog(ctx context.Context, req api.AuditRequest, w io.Writer) error {
+	dir, err := ps.auditLog(ctx, req.BoxRef)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	write := func(e policy.Entry) error { return enc.Encode(e) }
+	// It starts at the beginning and goes on from there, so that nothing is missed in between.
+	if req.Follow {
+		return policy.Follow(ctx, dir, 0, write)
+	}
+	return policy.Read(dir, write)
+}
+
+// VerifyAudit checks the chain of a box's log.
+func (ps *Policies) VerifyAudit(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditVerified, error) {
+	dir, err := ps.auditLog(ctx, ref)
+	if err != nil {
+		return api.AuditVerified{}, err
+	}
+	box := filepath.Base(dir)
+	v, err := policy.Verify(dir)
+	if err != nil {
+		return api.AuditVerified{}, agentbox.Errorf(agentbox.Corrupt, "the audit log of box %s: %w", box, err).WithHint("agentbox policy log %s prints what can be read of it", box)
+	}
+	return api.AuditVerified{Box: box, Entries: v.Entries, First: v.First, Last: v.Last, Head: v.Head}, nil
+}
+
+// auditLog returns the directory of a box's log. For a box that is gone, an ID or a prefix of it is
 // enough. Logs are kept for a month after their box (see prune).
-func (ps *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (api.AuditLocation, error) {
+func (ps *Policies) auditLog(ctx context.Context, ref api.BoxRef) (string, error) {
 	id, _, err := ps.Boxes.Find(ctx, ref)
 	if err == nil {
-		return api.AuditLocation{Box: id.String(), Directory: ps.Home.Audit(id)}, nil
+		return ps.Home.Audit(id), nil
 	}
 	if agentbox.CodeOf(err) != agentbox.NotFound || len(ref.Box) < 2 {
-		return api.AuditLocation{}, err
+		return "", err
 	}
 	entries, readErr := os.ReadDir(ps.Home.AuditLogs())
 	if readErr != nil && !os.IsNotExist(readErr) {
-		return api.AuditLocation{}, readErr
+		return "", readErr
 	}
 	var found []string
 	for _, e := range entries {
@@ -326,7 +358,7 @@ func (ps *Policies) AuditLog(ctx context.Context, ref api.BoxRef, _ agentbox.Pro
 		}
 	}
 	if len(found) != 1 {
-		return api.AuditLocation{}, err
+		return "", err
 	}
-	return api.AuditLocation{Box: found[0], Directory: filepath.Join(ps.Home.AuditLogs(), found[0])}, nil
+	return filepath.Join(ps.Home.AuditLogs(), found[0]), nil
 }

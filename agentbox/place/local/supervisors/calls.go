@@ -42,7 +42,7 @@ func (s *Supervisor) Explain(ctx context.Context, err error) error {
 		why = agentbox.AsError(fmt.Errorf("box %s: %w", id, exit.Reason))
 	}
 	if why.Hint == "" {
-		why.Hint = "see " + s.Box.Log()
+		why.Hint = "agentbox logs --supervisor " + id
 	}
 	return why
 }
