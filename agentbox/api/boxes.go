@@ -162,11 +162,11 @@ type LogRequest struct {
 }
 
 // Last is Lines as package environment has it: all of them is a negative number.
-func (r LogRequest) Last() int {
-	if r.Lines == nil {
+func (l LogRequest) Last() int {
+	if l.Lines == nil {
 		return -1
 	}
-	return *r.Lines
+	return *l.Lines
 }
 
 // BoxLogRequest asks for a log about a box, which the host keeps.

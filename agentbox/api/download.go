@@ -113,16 +113,16 @@ type readError struct {
 	err error
 }
 
-func (e *readError) of(r io.Reader) io.Reader {
-	e.r = r
-	return e
+func (re *readError) of(r io.Reader) io.Reader {
+	re.r = r
+	return re
 }
 
 // Read implements io.Reader.
-func (e *readError) Read(p []byte) (int, error) {
-	n, err := e.r.Read(p)
+func (re *readError) Read(p []byte) (int, error) {
+	n, err := re.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		e.err = err
+		re.err = err
 	}
 	return n, err
 }

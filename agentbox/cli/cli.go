@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
@@ -28,10 +30,15 @@ const (
 // app is one run of the program: the flags that all verbs share, and the streams. The fields are
 // set before a verb's Action runs and do not change afterwards.
 type app struct {
-	// machine is set before the first Action: the daemon of AGENTBOX_HOME, or the user's default.
-	machine reach.Here
-	args    []string // our own arguments, before --
-	command []string // the arguments after --; nil without a --
+	// here is set before the first Action: the daemon of AGENTBOX_HOME, or the user's default.
+	here reach.Here
+	// host is the name of the machine that is meant instead; see there.
+	host      string
+	findHost  sync.Once
+	hostFound reach.There
+	hostErr   error
+	args      []string // our own arguments, before --
+	command   []string // the arguments after --; nil without a --
 	// stdin and stderr are files, because it matters whether they are terminals. stdout may be any
 	// writer in a test.
 	stdin  *os.File
@@ -101,12 +108,27 @@ func (a *app) finish(err error) int {
 // tree: the library sets up every command that it is given, which takes longer than most verbs.
 func (a *app) root() *cli.Command {
 	verbs := a.verbs()
-	if i := slices.IndexFunc(verbs, func(v verb) bool { return len(a.args) > 1 && v.name == a.args[1] }); i >= 0 {
+	first := a.firstWord()
+	if i := slices.IndexFunc(verbs, func(v verb) bool { return v.name == first }); i >= 0 {
 		verbs = verbs[i : i+1]
 	}
 	root := a.tree(verbs)
 	a.strict(root)
 	return root
+}
+
+// firstWord is the word that names the verb: the first that is neither a global flag nor the value of
+// one. It is "" if there is none.
+func (a *app) firstWord() string {
+	for i := 1; i < len(a.args); i++ {
+		switch arg := a.args[i]; {
+		case arg == "--host":
+			i++
+		case !strings.HasPrefix(arg, "-"):
+			return arg
+		}
+	}
+	return ""
 }
 
 // tree has the verbs and the global flags. Before finds the home, so that even a verb that needs
@@ -130,10 +152,11 @@ be invoked, 127 it was not found.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only IDs, and no progress", Destination: &a.quiet},
 			&cli.BoolFlag{Name: "json", Usage: "print results as JSON", Destination: &a.json},
+			&cli.StringFlag{Name: "host", Usage: "work on the machine `HOST` (see host add)", Sources: cli.EnvVars(hostEnv), Destination: &a.host},
 		},
 		Before: func(ctx context.Context, _ *cli.Command) (context.Context, error) {
 			var err error
-			a.machine, err = reach.Find(buildID())
+			a.here, err = reach.Find(buildID())
 			return ctx, err
 		},
 		Commands:               commands,
@@ -183,7 +206,7 @@ func (a *app) verbs() []verb {
 		// These control what boxes may do and which secrets they may use.
 		{"policy", a.policyCommand}, {"secret", a.secretCommand},
 		// These are about this machine rather than one box.
-		{"init", a.initCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"service", a.serviceCommand},
+		{"init", a.initCommand}, {"host", a.hostCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"service", a.serviceCommand},
 		{"prune", a.pruneCommand}, {"doctor", a.doctorCommand}, {"bench", a.benchCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand},
 		// Other programs run these: ssh and git. They are no part of the contract with
 		// users, and may change with any build.

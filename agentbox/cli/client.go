@@ -14,7 +14,7 @@ import (
 // call calls the daemon, starting it if none runs, and shows progress the way the user asked for.
 // If ctx ends, it closes the connection, and the daemon undoes what was half done.
 func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req) (Resp, error) {
-	client, err := a.machine.Connect(ctx)
+	client, err := a.daemon(ctx)
 	if err != nil {
 		var zero Resp
 		return zero, err
@@ -34,7 +34,7 @@ func call[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp],
 // meanwhile, the next one takes over the task, so the call is repeated there.
 func callAcrossRestarts[Resp any](ctx context.Context, a *app, e api.Endpoint[api.TaskRef, Resp], task agentbox.TaskID) (Resp, error) {
 	for {
-		client, err := a.machine.Connect(ctx)
+		client, err := a.daemon(ctx)
 		var resp Resp
 		if err == nil {
 			resp, err = api.Call(ctx, client, e, api.TaskRef{Task: task.String()}, nil)
@@ -51,7 +51,7 @@ func callAcrossRestarts[Resp any](ctx context.Context, a *app, e api.Endpoint[ap
 
 // download makes a call that answers with bytes, such as a log, and writes them to w.
 func download[Req any](ctx context.Context, a *app, s api.Download[Req], req Req, w io.Writer) error {
-	client, err := a.machine.Connect(ctx)
+	client, err := a.daemon(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,6 +74,9 @@ func callAndReport[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Re
 // because commands start in the corresponding subdirectory of the box. If it no longer exists, or its
 // name is not UTF-8, it is "", which the daemon refuses where it needs it.
 func (a *app) ref(arg string) api.BoxRef {
+	if a.host != "" {
+		return a.refThere(arg)
+	}
 	dir, err := os.Getwd()
 	if err != nil || !utf8.ValidString(dir) {
 		dir = ""

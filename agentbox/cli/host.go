@@ -21,7 +21,7 @@ func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "run the daemon of this home; other commands start it when they need it",
 		Action: func(context.Context, *cli.Command) error {
-			program, args, err := a.machine.Program()
+			program, args, err := a.here.Program()
 			if err != nil {
 				return err
 			}
@@ -30,6 +30,7 @@ func (a *app) daemonCommand() *cli.Command {
 		},
 		Commands: []*cli.Command{
 			{Name: "status", Usage: "show whether the daemon runs", Action: a.daemonStatus},
+			{Name: "start", Usage: "start the daemon if none runs", Action: a.daemonStart},
 			{Name: "stop", Usage: "stop the daemon; boxes keep running", Action: a.daemonStop},
 			a.daemonLogCommand(),
 			{Name: "metrics", Usage: "print metrics in the Prometheus text format (AGENTBOX_METRICS=127.0.0.1:PORT serves them)", Action: a.daemonMetrics},
@@ -41,18 +42,31 @@ func (a *app) daemonCommand() *cli.Command {
 // runs. --json prints an api.DaemonStatus; --quiet the process ID. The error is Unavailable if none
 // runs, and that of the call if the daemon cannot be reached for another reason.
 func (a *app) daemonStatus(ctx context.Context, _ *cli.Command) error {
-	st, err := a.machine.Status(ctx)
+	m, err := a.machine()
 	if err != nil {
 		return err
 	}
-	return a.report(facts{value: st, ids: []string{strconv.Itoa(st.PID)}, text: fmt.Sprintf("daemon %s, process %d, up %s, home %s, %s, %s in the pool",
-		st.Version, st.PID, agoText(st.Started), st.Home, agentbox.PluralOf(st.Boxes, "box", "boxes"), agentbox.Plural(st.Pool, "machine"))})
+	st, err := m.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return a.report(statusFacts(st))
+}
+
+// daemonStart is `daemon start`. --json and --quiet print what daemon status does.
+func (a *app) daemonStart(ctx context.Context, _ *cli.Command) error {
+	return callAndReport(ctx, a, api.Status, api.None{}, statusFacts)
+}
+
+func statusFacts(st api.DaemonStatus) facts {
+	return facts{value: st, ids: []string{strconv.Itoa(st.PID)}, text: fmt.Sprintf("daemon %s, process %d, up %s, home %s, %s, %s in the pool",
+		st.Version, st.PID, agoText(st.Started), st.Home, agentbox.PluralOf(st.Boxes, "box", "boxes"), agentbox.Plural(st.Pool, "machine"))}
 }
 
 // daemonMetrics is `daemon metrics`: the same text as at the daemon's /metrics, for a machine
 // without an address to serve it at.
 func (a *app) daemonMetrics(ctx context.Context, _ *cli.Command) error {
-	client, err := a.machine.Connect(ctx)
+	client, err := a.daemon(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,7 +84,10 @@ func (a *app) daemonLogCommand() *cli.Command {
 			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "print only the last `N` lines, and what follows", DefaultText: "everything", Value: -1, Destination: &l.tail},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			err := a.machine.Log(ctx, l.request(), a.stdout)
+			m, err := a.machine()
+			if err == nil {
+				err = m.Log(ctx, l.request(), a.stdout)
+			}
 			if l.follow && ctx.Err() != nil {
 				return nil
 			}
@@ -80,7 +97,13 @@ func (a *app) daemonLogCommand() *cli.Command {
 }
 
 // daemonStop is `daemon stop`. It returns when the process has ended. If none runs, it succeeds.
-func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error { return a.machine.Stop(ctx) }
+func (a *app) daemonStop(ctx context.Context, _ *cli.Command) error {
+	m, err := a.machine()
+	if err != nil {
+		return err
+	}
+	return m.Stop(ctx)
+}
 
 // pruneCommand is `prune`. It removes boxes only with --boxes, because there may be work in them.
 // --json prints a list of api.PruneItem; --quiet the names.

@@ -110,7 +110,7 @@ func TestInstallSSHIsDoneOnce(t *testing.T) {
 	user := t.TempDir()
 	t.Setenv("HOME", user)
 	t.Setenv(home.EnvDir, t.TempDir())
-	a := &app{machine: here(t)}
+	a := &app{here: here(t)}
 	theirs := filepath.Join(user, ".ssh", "config")
 	for _, config := range []string{"Host one.agentbox\n", "Host two.agentbox\n"} {
 		if err := a.installSSH(config); err != nil {
@@ -121,7 +121,7 @@ func TestInstallSSHIsDoneOnce(t *testing.T) {
 	if err := a.installSSH("Host three.agentbox\n"); err != nil {
 		t.Fatal(err)
 	}
-	ours := filepath.Join(a.machine.Dir(), "ssh_config")
+	ours := filepath.Join(a.here.Dir(), "ssh_config")
 	if got := string(read(t, theirs)); got != "Include \""+ours+"\"\nHost mine\n" {
 		t.Errorf("~/.ssh/config is %q", got)
 	}

@@ -65,7 +65,7 @@ func TestInterruptWhileConnecting(t *testing.T) {
 		c.accepted()
 		interrupt()
 	}()
-	a := &app{machine: here(t), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	a := &app{here: here(t), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	if err := a.runIn(ctx, c.Connection, run{argv: []string{"true"}}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

@@ -89,7 +89,7 @@ func (a *app) listPorts(ctx context.Context, ref api.BoxRef) error {
 	if err != nil {
 		return err
 	}
-	return a.printPorts(b.Ports)
+	return a.printPorts(ctx, b.Ports)
 }
 
 // openPorts opens ports in order and prints them. If one cannot be opened, those before it stay
@@ -103,7 +103,7 @@ func (a *app) openPorts(ctx context.Context, ref api.BoxRef, wanted []portPair) 
 		}
 		open = append(open, p)
 	}
-	return a.printPorts(open)
+	return a.printPorts(ctx, open)
 }
 
 // closePorts closes ports of the box, whichever port of this machine leads to them.
@@ -118,7 +118,11 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 
 // printPorts prints forwarded ports. --json prints a list of agentbox.Port; --quiet the addresses
 // to connect to.
-func (a *app) printPorts(ports []agentbox.Port) error {
+func (a *app) printPorts(ctx context.Context, ports []agentbox.Port) error {
+	ports, err := a.arrive(ctx, ports)
+	if err != nil {
+		return err
+	}
 	return a.report(listed(ports, []string{"PORT", "ADDRESS"}, func(p agentbox.Port) (string, []string) {
 		return p.Host, []string{strconv.Itoa(p.Box), p.Host}
 	}))

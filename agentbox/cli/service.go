@@ -28,7 +28,7 @@ func (a *app) serviceCommand() *cli.Command {
 // still keeps the daemon from outliving a login has a row. --json prints a service.Status.
 func (a *app) aboutService(do func(service.Service, context.Context) (service.Status, error)) cli.ActionFunc {
 	return func(ctx context.Context, _ *cli.Command) error {
-		s, err := a.machine.Service()
+		s, err := a.here.Service()
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (a *app) aboutService(do func(service.Service, context.Context) (service.St
 
 // serviceUninstall is `service uninstall`. It is no error if the service is not installed.
 func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
-	s, err := a.machine.Service()
+	s, err := a.here.Service()
 	if err != nil {
 		return err
 	}

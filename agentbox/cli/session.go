@@ -74,7 +74,11 @@ func (a *app) login(ctx context.Context, c api.Connection, user string) (*ssh.Cl
 
 // dialBox connects to the SSH server of a box. It does not speak SSH: stock ssh uses the connection.
 func (a *app) dialBox(ctx context.Context, c api.Connection) (net.Conn, error) {
-	conn, err := a.machine.Box(ctx, c.Box)
+	m, err := a.machine()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := m.Box(ctx, c.Box)
 	if err != nil && ctx.Err() == nil {
 		return nil, agentbox.Errorf(agentbox.Unavailable, "box %s does not answer: %w", c.Name, err).WithHint("agentbox show %s", c.Name)
 	}

@@ -74,11 +74,11 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 	if err != nil {
 		return nil, err
 	}
-	key, knownHosts := a.machine.SSHFiles(id)
+	key, knownHosts := a.here.SSHFiles(a.host, id)
 	proxy := shellescape.QuoteCommand([]string{self, proxyVerb, id.String()})
 	// ssh runs the proxy from its own environment, which may differ from ours if the configuration
 	// was written to a file.
-	if env := a.machine.Environ(); env != nil {
+	if env := a.proxyEnviron(); env != nil {
 		proxy = shellescape.QuoteCommand(append([]string{"env"}, env...)) + " " + proxy
 	}
 	return [][2]string{
@@ -140,12 +140,20 @@ func (a *app) sshConfigCommand() *cli.Command {
 	}
 }
 
+// suffix tells the configuration for the boxes of another machine from that for those of this one.
+func suffix(host string) string {
+	if host == "" {
+		return ""
+	}
+	return "." + host
+}
+
 // sshBoxes returns the boxes to configure: the named ones, or all without a name.
 func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, error) {
 	if len(args) == 0 {
 		all, err := call(ctx, a, api.ListBoxes, api.ListRequest{})
 		if err == nil {
-			err = a.machine.DropKeys(all)
+			err = a.here.DropKeys(a.host, all)
 		}
 		return all, err
 	}
@@ -164,7 +172,7 @@ func (a *app) sshBoxes(ctx context.Context, args []string) ([]agentbox.Box, erro
 // The line goes to the top, because ssh uses the first value that it reads. The user's file is
 // replaced as a whole, following links. If the line is already there, the file stays unchanged.
 func (a *app) installSSH(config string) error {
-	ownConfig := filepath.Join(a.machine.Dir(), "ssh_config")
+	ownConfig := filepath.Join(a.here.Dir(), "ssh_config"+suffix(a.host))
 	if err := replaceFile(ownConfig, []byte(config)); err != nil {
 		return err
 	}
@@ -213,7 +221,7 @@ func (a *app) sshProxyCommand() *cli.Command {
 				return err
 			}
 			// ssh reads the keys once this end has answered.
-			if err := a.machine.KeepKeys(c); err != nil {
+			if err := a.here.KeepKeys(a.host, c); err != nil {
 				return err
 			}
 			conn, err := a.dialBox(ctx, c)

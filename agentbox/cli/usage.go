@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -30,28 +31,30 @@ const unbounded = math.MaxInt
 // argumentsBy maps the usage text of a verb to its arguments. A verb whose text is not in it checks
 // its arguments itself.
 var argumentsBy = map[string]arguments{
-	"":                      {},
-	"[BOX]":                 {most: 1},
-	"[BOX|TASK]":            {most: 1},
-	"[BOX] [JOB]":           {most: 2},
-	"TASK":                  {1, 1, "one task", "agentbox task ls lists them"},
-	"TASK...":               {1, unbounded, "tasks", "agentbox task ls lists them"},
-	"TASK [FILE...]":        {1, unbounded, "a task", "agentbox task ls lists them"},
-	"JOB...":                {1, unbounded, "jobs", "agentbox jobs lists them"},
-	"IMAGE":                 {1, 1, "one image", "agentbox image ls lists them"},
-	"IMAGE...":              {1, unbounded, "images", "agentbox image ls lists them"},
-	"OLD NEW":               {2, 2, "two reports", "agentbox bench --json FILE writes one"},
-	"IMAGE DIRECTORY":       {2, 2, "an image and a directory", "agentbox image ls lists the images"},
-	"PATH":                  {1, 1, "one path", "for example: agentbox image import image.tar"},
-	"DIGEST|KEY|NAME":       {1, 1, "one digest or name", "agentbox cache ls lists them"},
-	"DIGEST|KEY|NAME|IMAGE": {1, 1, "one digest or name", "agentbox cache ls lists them"},
-	"TOKEN":                 {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
-	"PEER|NAME":             {1, 1, "one machine", "agentbox mesh peers lists them"},
-	"URL|HOST[:PORT]":       {1, 1, "one URL", "for example: agentbox policy check https://example.com/"},
-	"RULE...":               {1, unbounded, "at least one rule", "for example: agentbox policy allow example.com"},
-	"PRESET":                {1, 1, "one of " + strings.Join(policy.Presets, ", ") + ", none", "agentbox policy show prints the current one"},
-	"[DIGEST]":              {0, 1, "one digest", "agentbox policy show prints it"},
-	"NAME":                  {1, 1, "one name", "agentbox secret ls lists them; agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com sets one"},
+	"":                                 {},
+	"[BOX]":                            {most: 1},
+	"[BOX|TASK]":                       {most: 1},
+	"[BOX] [JOB]":                      {most: 2},
+	"TASK":                             {1, 1, "one task", "agentbox task ls lists them"},
+	"TASK...":                          {1, unbounded, "tasks", "agentbox task ls lists them"},
+	"TASK [FILE...]":                   {1, unbounded, "a task", "agentbox task ls lists them"},
+	"JOB...":                           {1, unbounded, "jobs", "agentbox jobs lists them"},
+	"IMAGE":                            {1, 1, "one image", "agentbox image ls lists them"},
+	"IMAGE...":                         {1, unbounded, "images", "agentbox image ls lists them"},
+	"OLD NEW":                          {2, 2, "two reports", "agentbox bench --json FILE writes one"},
+	"IMAGE DIRECTORY":                  {2, 2, "an image and a directory", "agentbox image ls lists the images"},
+	"PATH":                             {1, 1, "one path", "for example: agentbox image import image.tar"},
+	"DIGEST|KEY|NAME":                  {1, 1, "one digest or name", "agentbox cache ls lists them"},
+	"DIGEST|KEY|NAME|IMAGE":            {1, 1, "one digest or name", "agentbox cache ls lists them"},
+	"TOKEN":                            {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
+	"PEER|NAME":                        {1, 1, "one machine", "agentbox mesh peers lists them"},
+	"URL|HOST[:PORT]":                  {1, 1, "one URL", "for example: agentbox policy check https://example.com/"},
+	"RULE...":                          {1, unbounded, "at least one rule", "for example: agentbox policy allow example.com"},
+	"PRESET":                           {1, 1, "one of " + strings.Join(policy.Presets, ", ") + ", none", "agentbox policy show prints the current one"},
+	"[DIGEST]":                         {0, 1, "one digest", "agentbox policy show prints it"},
+	"NAME":                             {1, 1, "one name", "agentbox secret ls lists them; agentbox secret set API_TOKEN --from env:API_TOKEN --to https://api.example.com sets one"},
+	"HOST":                             {1, 1, "one host", "agentbox host ls lists them"},
+	"HOST ssh://[USER@]MACHINE[:PORT]": {2, 2, "a name and a machine", "for example: agentbox host add gpu ssh://me@gpu.example.com"},
 }
 
 // argumentsOf returns the arguments of a verb.
@@ -91,7 +94,7 @@ func (a *app) strict(cmd *cli.Command) {
 		case a.command != nil && !strings.Contains(cmd.ArgsUsage, "-- "):
 			return agentbox.Errorf(agentbox.Invalid, "%s runs no command, so it accepts nothing after --", cmd.Name).WithHint("leave out the --; see %s --help", cmd.FullName())
 		}
-		if err := checkNumbers(cmd); err != nil {
+		if err := cmp.Or(checkNumbers(cmd), a.checkHere(cmd)); err != nil {
 			return err
 		}
 		return action(ctx, cmd)

@@ -34,10 +34,12 @@ import (
 //	sources/<digest>/       what queued tasks and boxes are made from, see agentbox/source
 //	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
 //	sessions/<project>/<agent>/kept.tar  an agent's conversations; never unpacked here
-//	ssh/<id>/               the key and host key of a box for stock ssh, see agentbox/reach
+//	ssh/<host>.<id>/        the key and host key of a box for stock ssh, see agentbox/reach
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
 //	run/<id>/               see Box
+//	hosts/<name>.json       another machine, see agentbox/reach; bin/ has what that one was brought
+//	run/h<name>/            the connection to it: that of ssh, and what is forwarded by it
 type Home struct {
 	Dir string
 }
@@ -153,6 +155,16 @@ func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }
 
 // SSHKeys is the directory of what stock ssh reads of boxes.
 func (h Home) SSHKeys() string { return filepath.Join(h.Dir, "ssh") }
+
+// Host is the record of another machine.
+func (h Home) Host(name string) string { return filepath.Join(h.Dir, "hosts", name+".json") }
+
+// Link is the directory of the connection to another machine. ssh adds 17 bytes to the name of its
+// socket while it makes it, so this name is short.
+func (h Home) Link(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(h.Run(), "h"+hex.EncodeToString(sum[:2]))
+}
 
 // Registries caches where this machine's package managers get packages from.
 func (h Home) Registries() string { return filepath.Join(h.State(), "registries.json") }

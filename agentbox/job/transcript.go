@@ -278,17 +278,17 @@ type lineSkipper struct {
 }
 
 // Write implements io.Writer. Its count includes dropped bytes.
-func (s *lineSkipper) Write(b []byte) (int, error) {
+func (ls *lineSkipper) Write(b []byte) (int, error) {
 	rest := b
-	for s.skip > 0 && len(rest) > 0 {
+	for ls.skip > 0 && len(rest) > 0 {
 		end := bytes.IndexByte(rest, '\n')
 		if end < 0 {
 			return len(b), nil
 		}
 		rest = rest[end+1:]
-		s.skip--
+		ls.skip--
 	}
-	_, err := s.w.Write(rest)
+	_, err := ls.w.Write(rest)
 	return len(b), err
 }
 

@@ -84,7 +84,7 @@ func (h Here) Status(ctx context.Context) (api.DaemonStatus, error) {
 // notRunningError means that no daemon runs.
 type notRunningError struct{ error }
 
-func (e notRunningError) Unwrap() error { return e.error }
+func (n notRunningError) Unwrap() error { return n.error }
 
 // Stop ends the daemon and waits until its process has. If none runs, there is nothing to do.
 func (h Here) Stop(ctx context.Context) error {

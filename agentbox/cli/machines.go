@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/reach"
+	"agentbox/agentbox/workspace"
+)
+
+// machine is where the daemon is that a verb talks to: here, or on the machine that --host names.
+type machine interface {
+	Connect(context.Context) (*api.Client, error)
+	Status(context.Context) (api.DaemonStatus, error)
+	Stop(context.Context) error
+	Log(context.Context, api.LogRequest, io.Writer) error
+	Box(context.Context, agentbox.BoxID) (net.Conn, error)
+}
+
+// machine returns the machine of this command line.
+func (a *app) machine() (machine, error) {
+	if a.host == "" {
+		return a.here, nil
+	}
+	return a.there()
+}
+
+// there returns the machine that --host names, once for a command line.
+func (a *app) there() (*reach.There, error) {
+	a.findHost.Do(func() { a.hostFound, a.hostErr = a.here.There(a.host) })
+	return &a.hostFound, a.hostErr
+}
+
+// daemon returns a client of the daemon that this command line means. The caller closes it.
+func (a *app) daemon(ctx context.Context) (*api.Client, error) {
+	m, err := a.machine()
+	if err != nil {
+		return nil, err
+	}
+	return m.Connect(ctx)
+}
+
+// onlyHere are the commands that need files or secrets of this machine where the daemon is, with what
+// to do instead.
+var onlyHere = map[string]string{
+	"up":           fromCheckout,
+	"run":          fromCheckout,
+	"agent":        fromCheckout,
+	"task submit":  fromCheckout,
+	"daemon":       "agentbox daemon start starts the one there",
+	"bench":        "run it there",
+	"service":      "run it there",
+	"image build":  "run it there",
+	"image export": "run it there",
+	"image import": "run it there",
+	"init":         "leave out --host",
+	"pull":         "agentbox --host HOST diff BOX | git apply takes over what was done, without its commits",
+	"secret set":   "secrets of another machine are not supported: no value of this machine may lie on its disk",
+}
+
+// fromCheckout is about what makes a box of the checkout here.
+const fromCheckout = "a checkout is not brought to HOST yet: clone it there, and make the box there; every other verb works from here"
+
+// checkHere refuses a command that cannot work on the machine of --host.
+func (a *app) checkHere(cmd *cli.Command) error {
+	name := strings.TrimPrefix(cmd.FullName(), "agentbox ")
+	hint, listed := onlyHere[name]
+	if group, _, sub := strings.Cut(name, " "); sub && !listed && group != "daemon" {
+		hint, listed = onlyHere[group]
+	}
+	if a.host == "" || !listed {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Invalid, "%s works on this machine only, and not with --host %s", name, a.host).WithHint("%s", strings.ReplaceAll(hint, "HOST", a.host))
+}
+
+// refThere is ref for another machine, to which paths of this one mean nothing. The box of this
+// directory's branch is that which was made from it. If it cannot be found, the daemon says so.
+func (a *app) refThere(arg string) api.BoxRef {
+	if arg != "" {
+		return api.BoxRef{Box: arg}
+	}
+	ctx := context.Background()
+	dir, err := currentDir()
+	var repo workspace.Repo
+	if err == nil {
+		repo, err = workspace.Describe(ctx, dir)
+	}
+	client, dialErr := a.daemon(ctx)
+	if err != nil || dialErr != nil {
+		return api.BoxRef{}
+	}
+	defer client.Close()
+	boxes, _ := api.Call(ctx, client, api.ListBoxes, api.ListRequest{}, nil)
+	for _, b := range boxes {
+		if b.Directory == repo.Root && b.Branch == repo.Branch {
+			return api.BoxRef{Box: b.ID.String()}
+		}
+	}
+	return api.BoxRef{}
+}
+
+// arrive makes ports of another machine arrive on this one, and returns where.
+func (a *app) arrive(ctx context.Context, ports []agentbox.Port) ([]agentbox.Port, error) {
+	if a.host == "" {
+		return ports, nil
+	}
+	t, err := a.there()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]agentbox.Port, len(ports))
+	for i, p := range ports {
+		at, err := netip.ParseAddrPort(p.Host)
+		if err != nil {
+			return nil, err
+		}
+		here, err := t.Forward(ctx, int(at.Port()))
+		if err != nil {
+			return nil, err
+		}
+		out[i] = agentbox.Port{Box: p.Box, Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(here))}
+	}
+	return out, nil
+}
+
+// hostCommand is `host`: the machines that --host means.
+func (a *app) hostCommand() *cli.Command {
+	return &cli.Command{
+		Name: "host", Category: catHost, Usage: "add, list and remove other machines, which --host NAME means",
+		Commands: []*cli.Command{
+			a.hostAddCommand(),
+			{Name: "ls", Usage: "list the other machines", Action: func(context.Context, *cli.Command) error {
+				all, err := a.here.Hosts()
+				if err != nil {
+					return err
+				}
+				return a.report(listed(all, []string{"NAME", "MACHINE", "BUILD", "ADDED"}, func(h reach.Host) (string, []string) {
+					return h.Name, []string{h.Name, h.Target, h.Build, agoText(h.Added) + " ago"}
+				}))
+			}},
+			{Name: "rm", Usage: "forget a machine; its boxes and what was brought there stay", ArgsUsage: "HOST", Action: func(ctx context.Context, cmd *cli.Command) error {
+				return a.here.Forget(ctx, cmd.Args().First())
+			}},
+		},
+	}
+}
+
+// hostAddCommand is `host add`. --json prints a reach.Host; --quiet the name.
+func (a *app) hostAddCommand() *cli.Command {
+	var yes bool
+	return &cli.Command{
+		Name: "add", Usage: "bring this program to a machine that ssh reaches, and start its daemon there", ArgsUsage: "HOST ssh://[USER@]MACHINE[:PORT]",
+		Description: "It asks before it changes anything there. MACHINE may be a Host of ~/.ssh/config; keys are not copied. Do it again after an update.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask", Destination: &yes}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			h, err := a.here.Add(ctx, cmd.Args().First(), cmd.Args().Get(1), func(b reach.Bringing) error {
+				what := fmt.Sprintf("%s gets %s (%s), and its daemon runs there", b.Target, b.Program, bytesText(b.Size))
+				if b.Present {
+					what = fmt.Sprintf("%s has %s already; its daemon runs there", b.Target, b.Program)
+				}
+				if yes || a.interactive() && a.askYesNo(what+". go on?") {
+					return nil
+				}
+				return agentbox.Errorf(agentbox.Conflict, "nothing was changed on %s: %s", b.Target, what).WithHint("if you agree: agentbox host add --yes %s %s", b.Name, b.Target)
+			})
+			if err != nil {
+				return err
+			}
+			return a.report(facts{value: h, ids: []string{h.Name}, text: fmt.Sprintf("host %s is %s; for example: agentbox --host %s ls", h.Name, h.Target, h.Name)})
+		},
+	}
+}
+
+// hostEnv names the machine of a command line without --host.
+const hostEnv = "AGENTBOX_HOST"
+
+// proxyEnviron is what a program that stock ssh runs needs to find the same daemon.
+func (a *app) proxyEnviron() []string {
+	env := a.here.Environ()
+	if a.host != "" || os.Getenv(hostEnv) != "" {
+		env = append(env, hostEnv+"="+a.host)
+	}
+	return env
+}
