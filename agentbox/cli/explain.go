@@ -21,7 +21,9 @@ import (
 // explained is what the box of a directory will be made from, and the sources of these decisions.
 // It is the JSON of `up --explain`.
 type explained struct {
-	Source    string          `json:"source"` // agentbox.yaml, or what was detected
+	Source string `json:"source"` // agentbox.yaml, or what was detected
+	// Build makes the image. Where it fails, Image, Packages and Toolchain are what boxes have.
+	Build     *config.Build   `json:"build,omitempty"`
 	Image     string          `json:"image"`
 	Packages  []string        `json:"packages,omitempty"`
 	Toolchain toolchain.Needs `json:"toolchain,omitempty"`
@@ -67,7 +69,7 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 // newExplained is what a configuration says.
 func newExplained(cfg *config.Config) explained {
 	e := explained{
-		Source: cfg.Source, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles,
+		Source: cfg.Source, Build: cfg.Build, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles,
 		User: cfg.User, CPUs: cfg.CPUs, Memory: cfg.Memory, Disk: cfg.Disk, Least: cfg.Least, Ports: cfg.Ports,
 		Setup: cfg.Setup, Start: cfg.Start, Warnings: cfg.Warnings, Env: maps.Clone(cfg.Env),
 	}
@@ -87,7 +89,11 @@ func loadConfig(ctx context.Context, devcontainer string) (dir string, cfg *conf
 // none.
 func (e explained) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "configuration  %s\nimage          %s\n", e.Source, e.Image)
+	fmt.Fprintf(&b, "configuration  %s\n", e.Source)
+	if e.Build != nil {
+		fmt.Fprintf(&b, "dockerfile     %s (image, packages and tools are for a box without it)\n", agentbox.Printable(e.Build.Dockerfile))
+	}
+	fmt.Fprintf(&b, "image          %s\n", e.Image)
 	if len(e.Packages) > 0 {
 		fmt.Fprintf(&b, "packages       %s\n", strings.Join(e.Packages, " "))
 	}

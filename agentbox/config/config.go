@@ -25,6 +25,7 @@ type Config struct {
 	// Contents of the image. An image named by an OCI reference is used as it is; packages and
 	// tools can only be added to apt: images.
 	Image     string             // apt:SUITE, or an OCI reference
+	Build     *Build             // makes the image where it succeeds; Image is for where it does not
 	Packages  []string           // Debian packages added to an apt: image
 	Toolchain toolchain.Needs    // tools added to an apt: image, with the files that ask for them
 	Include   []Include          // host directories copied into the image
@@ -60,6 +61,31 @@ type Config struct {
 type Least struct {
 	CPUs   int   `json:"cpus,omitempty"`
 	Memory int64 `json:"memory,omitempty"` // bytes, whole MiB
+}
+
+// Build is an image that a Dockerfile makes. Paths are relative to the repository's root, and inside.
+type Build struct {
+	Dockerfile string            `json:"dockerfile"`
+	Context    string            `json:"context"` // "." for the root
+	Target     string            `json:"target,omitempty"`
+	Args       map[string]string `json:"args,omitempty"`
+}
+
+// Built is the configuration of boxes of the image that Build makes: nothing is added to it.
+func (c *Config) Built() *Config {
+	built := *c
+	built.Image, built.Packages, built.Toolchain = "dockerfile:"+c.Build.Dockerfile, nil, nil
+	return &built
+}
+
+// WithoutBuild is the configuration of boxes where the Dockerfile cannot be built. A user that only
+// its image has is not theirs.
+func (c *Config) WithoutBuild() *Config {
+	own := *c
+	if own.Build = nil; own.User != "root" {
+		own.User = ""
+	}
+	return &own
 }
 
 // Include is a file or directory of the host that is copied into the image. A repository can

@@ -32,7 +32,7 @@ type devcontainerKey struct {
 }
 
 const (
-	meansBuild   = "boxes run no Dockerfile: name an image, or list packages in agentbox.yaml"
+	meansBuild   = "the image, made in a box; where that fails, the box has its own image and user"
 	meansCompose = "boxes run no Compose file: list its services in agentbox.yaml"
 	meansEditor  = "nothing: it is for editors"
 	meansMachine = "nothing: root in a box is not restricted"
@@ -47,14 +47,15 @@ func devcontainerKeys() []devcontainerKey {
 		{"workspaceMount", approximated, "the workspace is a disk of its own at `/workspace`", (*devcontainerDecoder).workspaceMount},
 		{"workspaceFolder", approximated, "the folder below `/workspace` that commands run in", (*devcontainerDecoder).workspaceFolder},
 		{"image", honoured, "`image`", (*devcontainerDecoder).image},
-		{"build", refused, meansBuild, nil},
-		{"build.dockerfile", refused, meansBuild, nil},
-		{"build.context", refused, meansBuild, nil},
-		{"build.target", refused, meansBuild, nil},
-		{"build.args", refused, meansBuild, nil},
-		{"build.cacheFrom", refused, meansBuild, nil},
-		{"dockerFile", refused, meansBuild, nil},
-		{"context", refused, meansBuild, nil},
+		{"build", honoured, meansBuild, (*devcontainerDecoder).build},
+		{"build.dockerfile", honoured, meansBuild, nil},
+		{"build.context", honoured, meansBuild, nil},
+		{"build.target", honoured, meansBuild, nil},
+		{"build.args", honoured, meansBuild, nil},
+		{"build.cacheFrom", honoured, "nothing: the image is made once", nil},
+		{"build.options", approximated, "the image is made by buildah, without them", nil},
+		{"dockerFile", honoured, meansBuild, (*devcontainerDecoder).dockerfile},
+		{"context", honoured, meansBuild, (*devcontainerDecoder).context},
 		{"dockerComposeFile", refused, meansCompose, nil},
 		{"service", refused, meansCompose, nil},
 		{"runServices", refused, meansCompose, nil},
@@ -112,6 +113,7 @@ type devcontainerDecoder struct {
 	key    string     // that is being read
 	asUser *yaml.Node // names the user; nil for none
 	ports  map[agentbox.ConfiguredPort]bool
+	built  unresolved
 }
 
 // parseDevcontainer parses a devcontainer.json. base is the directory that it applies to, relative
@@ -132,7 +134,7 @@ func parseDevcontainer(data []byte, src source, base string) (*Config, error) {
 }
 
 func newDevcontainerDecoder(src source, base string) *devcontainerDecoder {
-	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, ports: map[agentbox.ConfiguredPort]bool{}}
+	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, ports: map[agentbox.ConfiguredPort]bool{}, built: unresolved{Build: Build{Args: map[string]string{}}}}
 }
 
 // document reads the keys, in the order of the table.
@@ -146,6 +148,7 @@ func (d *devcontainerDecoder) document(doc *yaml.Node) {
 	d.record(doc, known, func(k *yaml.Node) {
 		d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), yamlfile.Nearest(k.Value, keyNames(known)))
 	})
+	d.resolveBuild()
 	d.ownUser()
 }
 

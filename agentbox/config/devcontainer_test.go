@@ -87,8 +87,6 @@ func TestDevcontainerWithoutImage(t *testing.T) {
 		user     string
 		warnings []string
 	}{
-		`{"build": {"dockerfile": "Dockerfile"}, "remoteUser": "vscode"}`:                    {nil, "rust  Cargo.toml", "", []string{"Dockerfile", "user vscode is ignored"}},
-		`{"build": {"dockerfile": "Dockerfile"}, "containerUser": "root"}`:                   {nil, "rust  Cargo.toml", "root", []string{"Dockerfile"}},
 		`{"dockerComposeFile": "c.yml", "service": "app", "remoteUser": "1000"}`:             {nil, "rust  Cargo.toml", "", []string{"Compose", "Compose"}},
 		`{"image": "${localEnv:IMAGE}"}`:                                                     {nil, "rust  Cargo.toml", "", []string{"`image` is ignored"}},
 		`{"features": {"ghcr.io/devcontainers/features/github-cli:1": {}}}`:                  {[]string{"gh"}, "rust  Cargo.toml", "", nil},
@@ -115,6 +113,47 @@ func TestDevcontainerWithoutImage(t *testing.T) {
 			if i < len(want.warnings) && !strings.Contains(w, want.warnings[i]) {
 				t.Errorf("%s: %q, want %q", file, w, want.warnings[i])
 			}
+		}
+	}
+}
+
+// A Dockerfile makes the image, and whatever it lacks when it cannot be built is what boxes have
+// without it.
+func TestDevcontainerBuild(t *testing.T) {
+	for file, want := range map[string]struct {
+		build    *Build
+		warnings int
+	}{
+		`{"build": {"dockerfile": "Dockerfile"}, "image": "a"}`: {&Build{Dockerfile: ".devcontainer/Dockerfile", Context: ".devcontainer", Args: map[string]string{}}, 0},
+		`{"build": {"dockerfile": "../D", "context": "..", "target": "dev", "args": {"A": "${localEnv:A:1}"}}}`: {
+			&Build{Dockerfile: "D", Context: ".", Target: "dev", Args: map[string]string{"A": "1"}}, 0},
+		`{"context": "..", "dockerFile": "D", "build": {"args": {"A": "1"}, "cacheFrom": "b"}}`: {
+			&Build{Dockerfile: ".devcontainer/D", Context: ".", Args: map[string]string{"A": "1"}}, 0},
+		`{"build": {"dockerfile": "D", "options": ["--no-cache"]}}`: {&Build{Dockerfile: ".devcontainer/D", Context: ".devcontainer", Args: map[string]string{}}, 1},
+		`{"build": {"dockerfile": "../../D"}}`:                      {nil, 1},
+		`{"build": {"dockerfile": "D", "context": "../.."}}`:        {nil, 1},
+		`{"build": {"args": {"A": "1"}}}`:                           {nil, 0},
+	} {
+		file = strings.Replace(file, "{", `{"remoteUser": "vscode", `, 1)
+		c, err := Load(context.Background(), write(t, map[string]string{".devcontainer/devcontainer.json": file}))
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if want.build == nil { // of a user whom nothing makes
+			want.warnings++
+		}
+		if !reflect.DeepEqual(c.Build, want.build) || len(c.Warnings) != want.warnings || c.Suite() == "" {
+			t.Errorf("%s: %+v, image %s, %q", file, c.Build, c.Image, c.Warnings)
+		}
+		if own := c.WithoutBuild(); own.User != "" || own.Build != nil {
+			t.Errorf("%s: without it: %q, %+v", file, own.User, own.Build)
+		}
+		if c.Build == nil {
+			continue
+		}
+		if made := c.Built(); made.User != "vscode" || made.Suite() != "" || len(made.Packages)+len(made.Toolchain) > 0 {
+			t.Errorf("%s: made: %+v", file, made)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -178,12 +179,12 @@ func compareWithCLI(t *testing.T, name string, file, text []byte) {
 		t.Fatalf("%s: %v", name, err)
 	}
 	root := filepath.Join(t.TempDir(), "app")
-	for _, dir := range []string{root, filepath.Join(root, ".git")} {
+	for _, dir := range []string{root, filepath.Join(root, ".git"), filepath.Join(root, ".devcontainer")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, ".devcontainer.json"), file, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, ".devcontainer", "devcontainer.json"), file, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Load(context.Background(), root)
@@ -222,8 +223,8 @@ func compareWithCLI(t *testing.T, name string, file, text []byte) {
 			t.Errorf("%s: feature %s is silently ignored", name, feature)
 		}
 	}
-	if len(want.Build) > 0 && !strings.Contains(warnings, "`build` is ignored") {
-		t.Errorf("%s: a Dockerfile is silently ignored", name)
+	if file, asked := want.Build["dockerfile"].(string); asked && (c.Build == nil || path.Base(c.Build.Dockerfile) != file || c.Build.Target != want.Build["target"]) {
+		t.Errorf("%s: build %+v, want %v", name, c.Build, want.Build)
 	}
 	if m := answer.Merged; m != nil {
 		if fmt.Sprint(c.Least.Memory) != m.HostRequirements.Memory || c.Least.CPUs != m.HostRequirements.CPUs {

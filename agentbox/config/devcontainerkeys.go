@@ -146,7 +146,7 @@ func (d *devcontainerDecoder) user(n *yaml.Node) {
 // ownUser drops a user that only the file's own image would have, when a box has another: the box
 // could not start.
 func (d *devcontainerDecoder) ownUser() {
-	if d.cfg.User == "" || d.cfg.User == "root" || d.cfg.Image != "" && d.cfg.Suite() == "" {
+	if d.cfg.User == "" || d.cfg.User == "root" || d.cfg.Build != nil || d.cfg.Image != "" && d.cfg.Suite() == "" {
 		return
 	}
 	d.warn(d.asUser, "user %s is ignored: the box's image does not have it: commands run as the box's own user", d.cfg.User)

@@ -39,14 +39,23 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 	if pins.Elsewhere && !u.rec.Box.Elsewhere && !workspace.IsDeleted(u.rec.Box.Directory) {
 		pins.Root = u.rec.Box.Directory
 	}
-	if u.img, err = m.Recipes.Ensure(ctx, u.Review, u.Config, pins, progress); err != nil {
-		return err
-	}
 	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
+	asked, built := u.Config, false
+	if asked.Build != nil {
+		if u.img, built, err = m.builtImage(ctx, u, progress); err != nil {
+			return err
+		}
+	}
+	if !built {
+		if u.img, err = m.Recipes.Ensure(ctx, u.Review, u.Config, pins, progress); err != nil {
+			return err
+		}
+	}
 	for _, w := range ofImage(u.img).Warnings {
 		progress.Note(w)
 	}
 	u.rec.applyConfig(u.Config, u.Kind, u.img)
+	u.rec.Settings = flags.SettingsOf(asked)
 	u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, progress)
 	return nil
 }
@@ -68,6 +77,9 @@ func (r *record) applyConfig(cfg *config.Config, kind isolation.Choice, img imag
 // the result. The plan decides the order: setup may need the tools.
 func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progress agentbox.Progress) (err error) {
 	want := m.setupOf(u.rec, u.Config)
+	if do == api.UpTools && u.Config.Suite() == "" {
+		return nil // the image of a Dockerfile is used as it is
+	}
 	if do == api.UpTools {
 		u.img, err = m.setup.InstallTools(ctx, want, u.img, progress)
 	} else {

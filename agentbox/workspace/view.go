@@ -179,18 +179,29 @@ func Objects(ctx context.Context, repo Repo) (v *git.View, done func() error, er
 // slash-separated and relative to the root: that is, whether any file in it exists and is not
 // ignored.
 func HasFilesIn(ctx context.Context, repo Repo, subdir string) (bool, error) {
-	v, done, err := Objects(ctx, repo)
-	if err != nil {
-		return false, err
-	}
-	defer done()
-	paths, _, err := listFiles(ctx, v, repo.Root, "--", ":(literal)"+subdir)
+	paths, err := FilesIn(ctx, repo, subdir)
 	for _, name := range paths {
 		if _, err := os.Lstat(filepath.Join(repo.Root, filepath.FromSlash(name))); err == nil {
 			return true, nil
 		}
 	}
 	return false, err
+}
+
+// FilesIn lists what a workspace made now would contain of paths, each a file or a directory that is
+// slash-separated and relative to the root. A deleted file may be among them.
+func FilesIn(ctx context.Context, repo Repo, paths ...string) ([]string, error) {
+	v, done, err := Objects(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	which := []string{"--"}
+	for _, p := range paths {
+		which = append(which, ":(literal)"+p)
+	}
+	files, _, err := listFiles(ctx, v, repo.Root, which...)
+	return files, err
 }
 
 // listFiles lists the files that git sees in a work tree, as paths relative to root. A nested

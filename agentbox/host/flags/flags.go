@@ -72,7 +72,7 @@ func (f Flags) Check() error {
 // is written, and copying the file fails with its name.
 func (f Flags) Apply(cfg *config.Config) (err error) {
 	if f.Image != "" {
-		cfg.Image, cfg.Packages = f.Image, nil
+		cfg.Image, cfg.Packages, cfg.Build = f.Image, nil, nil
 		switch apt := strings.HasPrefix(f.Image, "apt:"); {
 		case !apt:
 			cfg.Toolchain = nil // only an image of the distribution takes more packages

@@ -19,11 +19,15 @@ type Settings map[string]string
 // Digests keep environments private, and only equality matters.
 func SettingsOf(cfg *config.Config) Settings {
 	s := Settings{}
-	for key, value := range map[string]any{
+	values := map[string]any{
 		"image": cfg.Image, "packages": cfg.Packages, "toolchain": constraintsOf(cfg), "include": cfg.Include, "kernel": cfg.Kernel,
 		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": cfg.Services,
 		"ports": cfg.Ports, "env": environmentOf(cfg),
-	} {
+	}
+	if cfg.Build != nil { // boxes without one keep the settings that they were made with
+		values["build"] = cfg.Build
+	}
+	for key, value := range values {
 		b, err := json.Marshal(value)
 		if err != nil {
 			b = fmt.Append(nil, value) // no such value is known

@@ -174,6 +174,11 @@ func (i *Images) Derive(ctx context.Context, base image.Image, d image.Derivatio
 	return img, agentbox.MarkNoSpace(err)
 }
 
+// Import makes an image of an archive (docker save).
+func (i *Images) Import(ctx context.Context, archive string, progress agentbox.Progress) (image.Image, error) {
+	return i.Ensure(ctx, Want{Recipe: image.Recipe{Source: "docker-archive:" + archive}}, progress)
+}
+
 // FindBase returns the base of a recipe if it was made here and still exists.
 func (i *Images) FindBase(r image.Recipe) (image.Image, bool) { return i.Store.FindBase(r) }
 

@@ -58,6 +58,8 @@ type Images interface {
 	Get(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error)
 	// Find returns base with the layers of a key, made here or by another machine.
 	Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error)
+	// Import makes an image of what docker save wrote, or who writes the same.
+	Import(ctx context.Context, archive string, progress agentbox.Progress) (image.Image, error)
 	// Derive adds layers to an image.
 	Derive(ctx context.Context, base image.Image, d image.Derivation, progress agentbox.Progress) (image.Image, error)
 }

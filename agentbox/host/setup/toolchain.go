@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -287,9 +288,20 @@ func (s *Setup) addLayer(ctx context.Context, b Box, what environment.Export, di
 // asRoot runs a command as root in a box. Its output goes to out, which bounds it; without out, the
 // end of it is in the error.
 func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string) error {
+	failed, err := s.runAsRoot(ctx, b, "/", out, io.Discard, argv)
+	if err != nil || failed == "" {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Conflict, "the tools that the repository asks for cannot be installed: %s", failed).
+		WithHint("write image: and packages: in agentbox.yaml (agentbox init makes one), or allow what it needs: agentbox policy show")
+}
+
+// runAsRoot runs a command as root in a directory of a box. failed is "" if it succeeded, else how
+// it ended and the end of its errors, and of its output if out is nil. errs gets its errors, too.
+func (s *Setup) runAsRoot(ctx context.Context, b Box, dir string, out, errs io.Writer, argv []string) (failed string, err error) {
 	client, err := environment.Open(ctx, b.Address, "root")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer client.Close()
 	last := &console.Tail{}
@@ -297,13 +309,12 @@ func (s *Setup) asRoot(ctx context.Context, b Box, out io.Writer, argv ...string
 		out = last
 	}
 	status, err := environment.Exec(ctx, client, environment.Command{
-		Argv: argv, Dir: "/", Stdout: out, Stderr: last, Env: map[string]string{"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"},
+		Argv: argv, Dir: dir, Stdout: out, Stderr: io.MultiWriter(last, errs), Env: map[string]string{"DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"},
 	})
 	if err != nil || status.Code == 0 {
-		return err
+		return "", err
 	}
-	return agentbox.Errorf(agentbox.Conflict, "the tools that the repository asks for cannot be installed: %s ended with exit code %d: %s", argv[0], status.Code, last.OneLine()).
-		WithHint("write image: and packages: in agentbox.yaml (agentbox init makes one), or allow what it needs: agentbox policy show")
+	return fmt.Sprintf("%s ended with exit code %d: %s", argv[0], status.Code, last.OneLine()), nil
 }
 
 // reportUnmet reports what a repository asks for and its box lacks.
