@@ -206,7 +206,7 @@ func (a *app) verbs() []verb {
 		// These control what boxes may do and which secrets they may use.
 		{"policy", a.policyCommand}, {"secret", a.secretCommand},
 		// These are about this machine rather than one box.
-		{"init", a.initCommand}, {"host", a.hostCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"service", a.serviceCommand},
+		{"init", a.initCommand}, {"host", a.hostCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"lima", a.limaCommand}, {"service", a.serviceCommand},
 		{"prune", a.pruneCommand}, {"doctor", a.doctorCommand}, {"bench", a.benchCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand},
 		// Other programs run these: ssh and git. They are no part of the contract with
 		// users, and may change with any build.

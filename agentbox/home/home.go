@@ -35,6 +35,8 @@ import (
 //	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
 //	sessions/<project>/<agent>/kept.tar  an agent's conversations; never unpacked here
 //	ssh/<host>.<id>/        the key and host key of a box for stock ssh, see agentbox/reach
+//	lima/                   the Lima machine of this home, see agentbox/lima; a Lima home
+//	lima-programs/<build>/  the program that runs it, unpacked
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
 //	run/<id>/               see Box
@@ -48,6 +50,7 @@ type Home struct {
 const (
 	DaemonProgram     = "agentbox-daemon"
 	SupervisorProgram = "agentbox-supervisor"
+	LimaProgram       = "agentbox-lima" // in LimaPrograms
 )
 
 // EnvDir is the environment variable that sets the home.
@@ -135,6 +138,10 @@ func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) AuditLogs() string { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
+
+// Lima is the Lima home of this home's machine, LimaPrograms like Programs for what runs it.
+func (h Home) Lima() string         { return filepath.Join(h.Dir, "lima") }
+func (h Home) LimaPrograms() string { return filepath.Join(h.Dir, "lima-programs") }
 
 // Mirrors is the directory of all mirrors.
 func (h Home) Mirrors() string { return filepath.Join(h.Dir, "mirrors") }

@@ -25,7 +25,13 @@ var embedded embed.FS
 // Daemon unpacks the programs below root, unless they are there, and returns the daemon's path. It
 // removes those of other builds: what runs has its program open, and another build unpacks its own
 // again. The error is Missing for a build without them.
-func Daemon(root string) (string, error) { return unpack(embedded, root) }
+func Daemon(root string) (string, error) {
+	return unpack(embedded, root, home.DaemonProgram, home.SupervisorProgram)
+}
+
+// Lima unpacks the program that runs Lima's machines below root, in the same way, and returns its
+// path. Only who uses Lima needs it.
+func Lima(root string) (string, error) { return unpack(embedded, root, home.LimaProgram) }
 
 // GVisor is the version of gVisor that the daemon carries. The error is Missing for a build without
 // a daemon.
@@ -35,14 +41,15 @@ func GVisor() (string, error) {
 }
 
 func in(from fs.FS, name string) packed.Program {
-	return packed.Program{From: from, Name: "embedded/" + name + "-linux-" + runtime.GOARCH}
+	return packed.Program{From: from, Name: "embedded/" + name + "-" + runtime.GOOS + "-" + runtime.GOARCH}
 }
 
-// unpack names the directory by a hash of the programs' digests. Only their presence and sizes are
-// checked: what else a home has is trusted in the same way.
-func unpack(from fs.FS, root string) (string, error) {
+// unpack returns the path of the first program. It names the directory by a hash of the programs'
+// digests. Only their presence and sizes are checked: what else a home has is trusted in the same
+// way.
+func unpack(from fs.FS, root string, names ...string) (string, error) {
 	h, sizes := sha256.New(), map[string]int64{}
-	for _, name := range []string{home.DaemonProgram, home.SupervisorProgram} {
+	for _, name := range names {
 		about, err := in(from, name).About()
 		if err != nil {
 			return "", err
@@ -63,7 +70,7 @@ func unpack(from fs.FS, root string) (string, error) {
 			return "", agentbox.MarkNoSpace(err)
 		}
 	}
-	return filepath.Join(dir, home.DaemonProgram), removeOthers(root, filepath.Base(dir))
+	return filepath.Join(dir, names[0]), removeOthers(root, filepath.Base(dir))
 }
 
 func removeOthers(root, keep string) error {

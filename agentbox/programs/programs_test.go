@@ -48,7 +48,7 @@ func wantProgram(t *testing.T, path, want string) {
 // before it.
 func TestUnpack(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "programs")
-	first, err := unpack(built(t, "v1"), root)
+	first, err := unpack(built(t, "v1"), root, home.DaemonProgram, home.SupervisorProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +62,14 @@ func TestUnpack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := unpack(built(t, "v1"), root); err != nil || again != first {
+	if again, err := unpack(built(t, "v1"), root, home.DaemonProgram, home.SupervisorProgram); err != nil || again != first {
 		t.Errorf("again: %q, %v", again, err)
 	}
 	wantProgram(t, supervisor, "agentbox-supervisor of v1")
 	if after, err := os.Stat(first); err != nil || !os.SameFile(before, after) {
 		t.Errorf("a program that was there was written again (%v)", err)
 	}
-	second, err := unpack(built(t, "v2"), root)
+	second, err := unpack(built(t, "v2"), root, home.DaemonProgram, home.SupervisorProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +81,12 @@ func TestUnpack(t *testing.T) {
 
 func TestUnpackRefusals(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "programs")
-	if _, err := unpack(fstest.MapFS{}, root); agentbox.CodeOf(err) != agentbox.Missing {
+	if _, err := unpack(fstest.MapFS{}, root, home.DaemonProgram, home.SupervisorProgram); agentbox.CodeOf(err) != agentbox.Missing {
 		t.Errorf("a build without programs: %v", err)
 	}
 	files := built(t, "v1")
 	files[in(files, home.DaemonProgram).Name+".zst"].Data[12] ^= 1
-	if _, err := unpack(files, root); agentbox.CodeOf(err) != agentbox.Corrupt {
+	if _, err := unpack(files, root, home.DaemonProgram, home.SupervisorProgram); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("a damaged program: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(root, "*", home.DaemonProgram)); left != nil {

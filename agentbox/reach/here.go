@@ -161,3 +161,7 @@ func (h Here) Service() (service.Service, error) {
 	}
 	return service.Service{Binary: binary, Home: h.home.Dir, Default: os.Getenv(home.EnvDir) == ""}, nil
 }
+
+// LimaDirs are where the machine by Lima is (agentbox/lima), and where the program that runs it is
+// unpacked.
+func (h Here) LimaDirs() (machine, programs string) { return h.home.Lima(), h.home.LimaPrograms() }
