@@ -24,7 +24,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
 
-.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
+.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm e2e-lima reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -128,14 +128,21 @@ e2e-qemu: agent ## machines with the QEMUs of Debian's oldstable, stable and tes
 e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host made for it (3 GB)
 	$(HOSTS) -timeout 300m -run TestKVM ./agentbox/e2e/hosts
 
+e2e-lima: build ## a machine by Lima under emulation, and boxes in it (an hour)
+	$(HOSTS) -timeout 180m -run TestLima ./agentbox/e2e/hosts
+
 reproducible: ## ten sets of packages, each built twice, and what differs (a mirror, some 20 minutes)
 	export AGENTBOX_REPRODUCIBLE=1 && umask 022 && TMPDIR=/tmp $(GO) test -count=1 -v -timeout 180m -run TestReproducible ./vmm/image
+
+# Where else the command line has to build. It has the daemon and the supervisor of Linux on amd64 only.
+OTHERS = linux/arm64 darwin/arm64 darwin/amd64
 
 vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 	$(GO) vet ./...
 	$(GO) build -C tools/lint -o $(CURDIR)/build/staticcheck honnef.co/go/tools/cmd/staticcheck
 	$(WITHGO) build/staticcheck ./...
 	$(GO) mod tidy -diff
+	@for on in $(OTHERS); do echo "build for $$on"; CGO_ENABLED=0 GOOS=$${on%/*} GOARCH=$${on#*/} $(GO) build -o /dev/null . || exit 1; done
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 bench: build ## the figures of docs/internals/benchmarks.md (on an idle machine)

@@ -172,17 +172,10 @@ func plant(t *testing.T, bin string) string {
 // hostArgv returns the command line of the host's QEMU.
 func hostArgv(t *testing.T, root string, disks []string) []string {
 	t.Helper()
-	one := func(pattern string) string {
-		found, err := filepath.Glob(filepath.Join(root, "boot", pattern))
-		if err != nil || len(found) != 1 {
-			t.Fatalf("%s: %v, %v", pattern, found, err)
-		}
-		return found[0]
-	}
 	argv := []string{
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-machine", "q35", "-accel", "tcg,tb-size=1024",
 		"-cpu", "max,-la57,-smap", "-smp", "1", "-m", "4G", "-serial", "stdio",
-		"-kernel", one("vmlinuz-*"), "-initrd", one("initrd.img-*"),
+		"-kernel", only(t, root, "vmlinuz-*"), "-initrd", only(t, root, "initrd.img-*"),
 		"-append", "console=ttyS0 quiet root=/dev/vda rw init=/sbin/agentbox-init panic=-1 mitigations=off",
 	}
 	for i, disk := range disks {

@@ -75,6 +75,16 @@ func makeRoot(t *testing.T, suite string, packages ...string) string {
 	return root
 }
 
+// only is the one file of a root's boot directory that a pattern names.
+func only(t *testing.T, root, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, "boot", pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %v, %v", pattern, found, err)
+	}
+	return found[0]
+}
+
 // testBinary compiles the tests of a package into a static binary.
 func testBinary(t *testing.T, pkg, to string) {
 	t.Helper()
