@@ -130,7 +130,10 @@ func (a *app) limaShell(ctx context.Context, _ *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	inst, err := vm.Start(ctx)
+	inst, err := vm.Inspect(ctx)
+	if err == nil && inst.Status != lima.Running {
+		inst, err = vm.Start(ctx)
+	}
 	end()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,7 +142,7 @@ func (l limaTest) carryImage() (digest string) {
 // port reaches a service of the box from here, through the machine's ssh.
 func (l limaTest) port() {
 	l.Helper()
-	l.must(nil, "lima", "shell", "--", "sh", "-c", "cd app && agentbox exec -d -- busybox nc -lk -p 8000 -e echo hello && agentbox ports 8000 && agentbox ports")
+	l.must(nil, "lima", "shell", "--", "sh", "-c", "cd app && agentbox exec -d -- busybox httpd -f -p 8000 -h /workspace && agentbox ports 8000 && until agentbox exec -- busybox nc -z 127.0.0.1 8000; do :; done")
 	var inst struct {
 		SSHConfig string `json:"ssh_config"`
 		Host      string
@@ -160,10 +161,10 @@ func (l limaTest) port() {
 	need(l.T, ssh.Start())
 	_, err = io.ReadFull(ready, make([]byte, len("ready\n")))
 	need(l.T, err)
-	conn, err := net.Dial("tcp", at)
+	resp, err := http.Get("http://" + at + "/file")
 	need(l.T, err)
-	got, err := io.ReadAll(conn)
-	if err != nil || string(got) != "hello\n" {
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "kept\n" {
 		l.Errorf("the box's port: %q, %v", got, err)
 	}
 	stdin.Close()

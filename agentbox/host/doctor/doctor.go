@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -163,6 +164,23 @@ var programs = []struct {
 	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", nil, exec.LookPath},
 	{"newuidmap", "uidmap", "gVisor machines and apt: images of users other than root need it", nil, exec.LookPath},
 	{"ssh", "openssh-client", "only `agentbox ssh` needs it", nil, exec.LookPath},
+}
+
+// limaPrograms are what a machine by Lima needs of a Linux host.
+var limaPrograms = []string{"qemu-system-" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH], "qemu-img", "ssh-keygen"}
+
+// checkLima says whether this host could run a machine by Lima. No box needs one.
+func checkLima(find func(string) (string, error)) string {
+	var missing []string
+	for _, name := range limaPrograms {
+		if _, err := find(name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if missing == nil {
+		return "a machine by Lima can run here, for boxes apart from this host: agentbox lima start"
+	}
+	return "no machine by Lima here, and not needed: " + strings.Join(missing, ", ") + " missing (apt-get install qemu-system qemu-utils openssh-client)"
 }
 
 // confinement says what a guest could reach that has taken over its machine's process. Boxes work

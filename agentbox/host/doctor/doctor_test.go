@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,23 @@ func hostWith(micro, gvisor probed) isolation.Chooser {
 		}
 		return nil, agentbox.Errorf(agentbox.Invalid, "%q is not a kind", kind)
 	}}
+}
+
+func TestLimaIsNotNeeded(t *testing.T) {
+	here := func(missing ...string) func(string) (string, error) {
+		return func(name string) (string, error) {
+			if slices.Contains(missing, name) {
+				return "", exec.ErrNotFound
+			}
+			return "/usr/bin/" + name, nil
+		}
+	}
+	if got := checkLima(here()); !strings.Contains(got, "agentbox lima start") {
+		t.Errorf("with all: %q", got)
+	}
+	if got := checkLima(here("qemu-img", "ssh-keygen")); !strings.Contains(got, "not needed: qemu-img, ssh-keygen missing") {
+		t.Errorf("without two: %q", got)
+	}
 }
 
 func TestKindFailsOnlyIfNoneWorks(t *testing.T) {
