@@ -94,12 +94,15 @@ func (vm VM) Delete(ctx context.Context) error {
 	return err
 }
 
-// Command is a command in the machine. It has no streams yet.
+// Command is a command in the machine, by the connection that Lima's host agent keeps open if there
+// is one. It has no streams yet.
 func (inst Instance) Command(ctx context.Context, argv ...string) *exec.Cmd {
-	// A connection of its own: after the host has slept, or the machine was restored, the shared one
-	// that Lima's file configures is one that nobody answers.
-	return exec.CommandContext(ctx, "ssh", "-F", inst.SSHConfig, "-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "BatchMode=yes",
-		"-o", "ConnectTimeout=10", inst.Host, "--", shellescape.QuoteCommand(argv))
+	return inst.ssh(ctx, argv)
+}
+
+func (inst Instance) ssh(ctx context.Context, argv []string, options ...string) *exec.Cmd {
+	args := append([]string{"-F", inst.SSHConfig, "-o", "ControlMaster=no", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"}, options...)
+	return exec.CommandContext(ctx, "ssh", append(args, inst.Host, "--", shellescape.QuoteCommand(argv))...)
 }
 
 // answerWithin bounds how long a machine that Lima calls running may not answer: another command may
@@ -112,7 +115,8 @@ func (vm VM) awaken(ctx context.Context, inst Instance) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	for {
-		out, err := inst.Command(ctx, "date", "+%s").CombinedOutput()
+		// By a connection of its own: the shared one may be of a life before, and answer never.
+		out, err := inst.ssh(ctx, []string{"date", "+%s"}, "-o", "ControlPath=none").CombinedOutput()
 		if err == nil {
 			return inst.correctClock(ctx, strings.TrimSpace(string(out)))
 		}
