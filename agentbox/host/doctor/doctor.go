@@ -57,6 +57,7 @@ func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agent
 		}
 		d.add(p.name, path, err)
 	}
+	d.add("lima", checkLima(exec.LookPath), nil)
 	detail, err := doc.checkSpace()
 	d.add("disk", detail, err)
 	detail, err = doc.checkMemory()
