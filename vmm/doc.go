@@ -3,7 +3,8 @@
 // driver keeps on disk.
 //
 // A Driver starts machines of one kind. agentbox/place/local/drivers opens those that exist, vmm/qemu,
-// vmm/gvisor and vmm/container; agentbox/host and agentbox/place/local/supervisor use them through this package alone. A Machine
+// vmm/gvisor and vmm/container; agentbox/host and agentbox/place/local/supervisor use them through
+// this package alone. A Machine
 // is one running guest: a byte stream to its agent (spoken by vmm/guest), a Link for its network
 // (ended by vmm/netstack) and its processes. What only some drivers can do is a small interface of
 // its own, found by a type assertion.

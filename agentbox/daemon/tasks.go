@@ -162,7 +162,8 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 	return project.Identify(repo.Root)
 }
 
-// submit captures the checkout, so that the tasks run what is there now. It reads the configuration to find what the boxes will use, so that mistakes show at once. It
+// submit captures the checkout, so that the tasks run what is there now. It reads the configuration
+// to find what the boxes will use, so that mistakes show at once. It
 // returns when the tasks are stored, and does not wait for them.
 func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) ([]agentbox.Task, error) {
 	if req.Spec.Source == nil {

@@ -19,7 +19,8 @@ import (
 // the work tree, and ignores includes, per-worktree configuration and the user's own configuration.
 //
 // A git directory elsewhere counts only if it names this checkout as its own, as those of worktrees
-// and submodules do. A captured checkout says itself what the original was. Otherwise the checkout is a project by itself, named by its path. root may be
+// and submodules do. A captured checkout says itself what the original was. Otherwise the checkout
+// is a project by itself, named by its path. root may be
 // relative.
 //
 // The error, of code Invalid, means that a directory or a configuration cannot be read. Guessing

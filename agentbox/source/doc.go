@@ -3,7 +3,7 @@
 //
 // A source is a directory of the home that never changes:
 //
-//	<digest>/manifest        every file with its mode, time and digest (manifest.go); its own digest is the name
+//	<digest>/manifest        every file with mode, time and digest (manifest.go); its digest is the name
 //	<digest>/tree/           a checkout: work tree and git directory, as workspace.Stage copies them
 //	<digest>/notes           what was left out of it, and why
 //	stamps/<checkout>        which files a checkout's last source was captured from (stamps.go)
@@ -22,9 +22,9 @@
 //
 //	ref := CaptureSource{Directory}      here: capture the checkout; the answer is an agentbox.SourceRef
 //	POST /v1/source/manifest?digest=D    here: what it consists of
-//	POST /v1/source/missing              there: the manifest; the answer has the digests of files that are not there
+//	POST /v1/source/missing              there: the manifest; the answer: digests of files not there
 //	POST /v1/source/export?digest=D      here: those digests; the answer is a stream
-//	POST /v1/source/import               there: the stream; the answer is the SourceRef, once all digests are right
+//	POST /v1/source/import               there: the stream; the answer: the SourceRef, if digests are right
 //	(or SendSource, a function of package api, which makes these four)
 //	Up{Source: &ref}, SubmitTasks{Spec.Source: &ref}
 //

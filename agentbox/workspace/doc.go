@@ -5,8 +5,10 @@
 // MoveBranch, AddRemote and RemoveRemote.
 //
 // Describe finds the checkout that a directory belongs to (Repo), which most functions take.
-// Stage makes the copy, if it is to be read once by Temp: tree.go copies the work tree, gitdir.go and gitconfig.go
-// the git directory, objects.go the objects, bulk.go what is copied last, and nested.go submodules and nested repositories.
+// Stage makes the copy, if it is to be read once by Temp: tree.go copies the work tree, gitdir.go
+// and gitconfig.go
+// the git directory, objects.go the objects, bulk.go what is copied last, and nested.go submodules
+// and nested repositories.
 // Overlay adds the files that setup made. RecordBaseline commits uncommitted changes, so that they
 // can be told apart from the box's own work. Unsaved and related functions compare a box with its
 // checkout. The callers are agentbox/host with its subpackages, and agentbox/snapshot.

@@ -16,7 +16,8 @@ import (
 // Link is the cable: a packet socket on our end of a pair of interfaces, or a TAP, the other end of
 // which the machine has. Frames that do not fit into the kernel's buffers are lost, as on any
 // Ethernet. Each frame has a virtio-net header (packet(7), PACKET_VNET_HDR; IFF_VNET_HDR), so that it
-// can be a TCP segment longer than the MTU. It implements vmm.Link and vmm.Segmenter. One goroutine reads; any number
+// can be a TCP segment longer than the MTU. It implements vmm.Link and vmm.Segmenter. One goroutine
+// reads; any number
 // may write, since each frame is one system call.
 type Link struct {
 	file *os.File

@@ -45,7 +45,8 @@ type Pins struct {
 	Root      string
 }
 
-// Ensure finds or makes the image of a reviewed configuration. The pin is remembered for the project, so that a change of it needs approval.
+// Ensure finds or makes the image of a reviewed configuration. The pin is remembered for the
+// project, so that a change of it needs approval.
 func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.Config, pins Pins, progress agentbox.Progress) (image.Image, error) {
 	recipe, err := r.Consent.ApproveRecipe(ctx, review, consent.RecipeOf(cfg))
 	if err != nil {
