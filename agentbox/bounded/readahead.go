@@ -2,6 +2,7 @@ package bounded
 
 import (
 	"io"
+	"net"
 	"sync"
 )
 
@@ -88,4 +89,28 @@ func (ra *ReadAhead) Close() {
 	ra.changed.Broadcast()
 	ra.mu.Unlock()
 	<-ra.done
+}
+
+// SSHAhead is how much of an SSH connection is read ahead, in bytes: what some hundred writers of
+// the other end can have under way while its SSH waits to answer.
+const SSHAhead = 8 << 20
+
+// NewConn returns conn with reads that run ahead, and owns it from then on. For the end of a
+// connection between two Go programs that speak SSH (golang.org/x/crypto v0.58.0 answers from the
+// goroutine that reads).
+func NewConn(conn net.Conn) net.Conn {
+	return &aheadConn{conn, NewReadAhead(conn, SSHAhead)}
+}
+
+type aheadConn struct {
+	net.Conn
+	ahead *ReadAhead
+}
+
+func (a *aheadConn) Read(p []byte) (int, error) { return a.ahead.Read(p) }
+
+func (a *aheadConn) Close() error {
+	err := a.Conn.Close()
+	a.ahead.Close()
+	return err
 }

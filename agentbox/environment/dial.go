@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
 )
 
 // AnswerTimeout bounds every wait for an answer that the other end owes at once: handshakes, new
@@ -30,6 +31,7 @@ type Login struct {
 // failure conn is closed. ctx and AnswerTimeout bound the handshake. A wrong host key, a refused
 // login and a silent server are errors of code Unavailable.
 func NewClient(ctx context.Context, conn net.Conn, login Login) (*ssh.Client, error) {
+	conn = bounded.NewConn(conn)
 	ctx, cancel := context.WithTimeoutCause(ctx, AnswerTimeout, noAnswerError("finish the SSH handshake"))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })

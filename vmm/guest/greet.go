@@ -184,17 +184,12 @@ type lifeConn struct {
 // past is a deadline that makes reads and writes fail at once.
 var past = time.Unix(1, 0)
 
-// maxAhead bounds what is kept of a guest that writes faster than its connection is served, in
-// bytes. It holds what some hundred writers of the guest can have under way while its SSH waits to
-// answer.
-const maxAhead = 8 << 20
-
 // newLifeConn clears a deadline that the life before was ended with, and begins to read.
 func newLifeConn(stream net.Conn) (*lifeConn, error) {
 	if err := stream.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	ahead := bounded.NewReadAhead(stream, maxAhead)
+	ahead := bounded.NewReadAhead(stream, bounded.SSHAhead)
 	return &lifeConn{Conn: stream, ahead: ahead, r: bufio.NewReader(ahead)}, nil
 }
 
