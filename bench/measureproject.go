@@ -13,6 +13,7 @@ import (
 // ProjectOptions are the choices of `agentbox bench REPO`.
 type ProjectOptions struct {
 	Native      bool   // run the commands on the machine itself, too
+	Peers       bool   // run them by other programs of this kind, too, and on the machine itself
 	Quick       bool   // end after quickTime
 	Concurrency string // how many agents work at once: numbers separated by commas
 }
@@ -50,8 +51,11 @@ func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) 
 		}
 		labs = append(labs, lab)
 	}
+	if err == nil && o.Peers {
+		r.findPeers(ctx, p, labs[0])
+	}
 	if err == nil {
-		err = r.measureIn(ctx, p, labs, o.Native, crowds)
+		err = r.measureIn(ctx, p, labs, o.Native || o.Peers, crowds)
 	}
 	for _, lab := range labs {
 		err = errors.Join(err, lab.Close(ctx))

@@ -22,6 +22,7 @@ type Project struct {
 	Source   string              // where they are from, for people
 	env      []string            // of commands on the machine: what the configuration sets in boxes
 	phases   []Phase             // of the last box that was entered
+	peers    []peerPlace         // in which the commands run, too
 	asks     string              // the digest of what the repository asks for, all of which is approved
 }
 
@@ -123,6 +124,11 @@ func (p *Project) Scenarios(labs []*Lab, native bool) []Scenario {
 				if native {
 					s.Baseline = "native/" + caption(p.Commands[i].Name, warm)
 				}
+				all = append(all, s)
+			}
+			for _, peer := range p.peers {
+				s := peer.scenario("peer/"+peer.name+"/", i, warm)
+				s.Baseline = "native/" + caption(p.Commands[i].Name, warm)
 				all = append(all, s)
 			}
 		}

@@ -19,13 +19,14 @@ type Report struct {
 	Schema  string `json:"schema"`
 	Version string `json:"version"` // of agentbox
 	// Started is UTC, in whole seconds.
-	Started   time.Time `json:"started"`
-	Machine   Machine   `json:"machine"`
-	Scenarios []Result  `json:"scenarios"`
-	Missing   []Missing `json:"missing,omitempty"`  // selected, but impossible to measure here
-	Timeline  []Point   `json:"timeline,omitempty"` // of this machine, during the run
-	Phases    []Phase   `json:"phases,omitempty"`   // of entering a box
-	Checks    []Check   `json:"checks,omitempty"`   // what works in boxes, of bench fidelity
+	Started   time.Time     `json:"started"`
+	Machine   Machine       `json:"machine"`
+	Scenarios []Result      `json:"scenarios"`
+	Missing   []Missing     `json:"missing,omitempty"`  // selected, but impossible to measure here
+	Peers     []PeerCommand `json:"peers,omitempty"`    // what other programs were measured, and how
+	Timeline  []Point       `json:"timeline,omitempty"` // of this machine, during the run
+	Phases    []Phase       `json:"phases,omitempty"`   // of entering a box
+	Checks    []Check       `json:"checks,omitempty"`   // what works in boxes, of bench fidelity
 }
 
 // Missing is a scenario that was not measured, and why.

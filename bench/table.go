@@ -44,6 +44,9 @@ func (r Report) WriteTable(w io.Writer) error {
 			fmt.Fprintln(w, line)
 		}
 	}
+	for _, p := range r.Peers {
+		fmt.Fprintf(w, "peer/%s (%s) ran: %s\n", p.Name, p.Version, p.Command)
+	}
 	for _, m := range r.Missing {
 		fmt.Fprintf(w, "not measured: %s: %s\n", m.Name, m.Why)
 	}

@@ -28,12 +28,24 @@ approved for the repository. With --native the same commands also run directly o
 rights and outside of any box, in a copy of the repository. Let nothing else run meanwhile.`,
 		Measure: func(ctx context.Context, r *bench.Run) error { return benchProject(ctx, r, o) },
 	})
-	cmd.Category, cmd.Commands = catHost, append(commands, a.benchFidelity(), a.benchTasks(), a.benchCompare())
+	cmd.Category, cmd.Commands = catHost, append(commands, a.benchPeers(), a.benchFidelity(), a.benchTasks(), a.benchCompare())
 	cmd.Flags = append(cmd.Flags,
 		&cli.BoolFlag{Name: "native", Usage: "also run the commands on this machine itself, outside of any box", Destination: &o.Native},
 		&cli.BoolFlag{Name: "quick", Usage: "take fewer samples, within 5 minutes if the commands allow it", Destination: &o.Quick},
 		&cli.StringFlag{Name: "concurrency", Value: "1", Usage: "also let `N` agents work at once, each in a box: 1,2,4", Destination: &o.Concurrency})
 	return cmd
+}
+
+// benchPeers is `bench peers`.
+func (a *app) benchPeers() *cli.Command {
+	return a.benchVerb(bench.Verb{
+		Name: "peers", Usage: "measure a repository's own commands in boxes, by bubblewrap, podman, runsc and sandbox-runtime, and on this machine", ArgsUsage: "[REPO]", Runs: 20,
+		Description: `As bench --native, and also by the other programs that are installed here. Those run the machine's own tools, of which only the copy of
+the repository can be written. The exact commands are printed; what is not installed is named.`,
+		Measure: func(ctx context.Context, r *bench.Run) error {
+			return benchProject(ctx, r, bench.ProjectOptions{Peers: true, Concurrency: "1"})
+		},
+	})
 }
 
 // benchFidelity is `bench fidelity`.
