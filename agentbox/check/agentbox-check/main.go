@@ -1,0 +1,54 @@
+// Command agentbox-check runs one WebAssembly module over the files of a commit, for package check,
+// which starts it confined; it cannot be run by hand. Standard input has a check.Spec in a line, and
+// then git's listing; descriptor 3 the module, 4 and 5 the answers and questions of a git that reads
+// objects. What the module writes goes to standard output, the check.Report to standard error.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"agentbox/agentbox/bounded"
+	"agentbox/agentbox/check"
+	"agentbox/agentbox/check/module"
+)
+
+func main() {
+	report, err := run(context.Background())
+	if err == nil {
+		err = json.NewEncoder(os.Stderr).Encode(report)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// maxSpec bounds the line with the Spec.
+const maxSpec = 1 << 20
+
+func run(ctx context.Context) (check.Report, error) {
+	in := bufio.NewReader(os.Stdin)
+	line, err := bounded.ReadLine(in, maxSpec)
+	if err != nil {
+		return check.Report{}, err
+	}
+	var spec check.Spec
+	if err := json.Unmarshal(line, &spec); err != nil {
+		return check.Report{}, err
+	}
+	tree, err := module.ParseTree(in)
+	if err != nil {
+		return check.Report{}, err
+	}
+	wasm, err := io.ReadAll(os.NewFile(3, "module"))
+	if err != nil {
+		return check.Report{}, err
+	}
+	blobs := module.Blobs{Ask: os.NewFile(5, "questions"), In: bufio.NewReader(os.NewFile(4, "objects"))}
+	return module.Run(ctx, spec, wasm, tree, blobs, os.Stdout)
+}

@@ -1,0 +1,230 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+)
+
+// repository is a git repository with one commit of these files. A name with "@" is a link to its
+// content.
+type repository string
+
+func newRepository(t testing.TB, files map[string]string) repository {
+	t.Helper()
+	r := repository(t.TempDir())
+	for name, content := range files {
+		link := strings.HasPrefix(name, "@")
+		path := filepath.Join(string(r), strings.TrimPrefix(name, "@"))
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil && link {
+			err = os.Symlink(content, path)
+		} else if err == nil {
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"}} {
+		if err := r.git(t.Context(), nil, io.Discard, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func (r repository) git(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout = string(r), in, out
+	return cmd.Run()
+}
+
+func (r repository) List(ctx context.Context, w io.Writer) error {
+	return r.git(ctx, nil, w, "ls-tree", "-r", "-z", "-l", "HEAD")
+}
+
+func (r repository) Objects(ctx context.Context, ids io.Reader, w io.Writer) error {
+	return r.git(ctx, ids, w, "cat-file", "--batch")
+}
+
+// built are the program and the modules, which are built once.
+var built struct {
+	sync.Once
+	dir string
+	err error
+}
+
+func build(t testing.TB) (program string, module func(name string) []byte) {
+	t.Helper()
+	built.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "check"); built.err != nil {
+			return
+		}
+		for _, args := range [][]string{{"agentbox-check", "./agentbox-check"}, {"listfmt", "./testdata/listfmt"}, {"hostile", "./testdata/hostile"}} {
+			cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(built.dir, args[0]), args[1])
+			if cmd.Env = append(os.Environ(), "CGO_ENABLED=0"); args[0] != "agentbox-check" {
+				cmd.Env = append(cmd.Env, "GOOS=wasip1", "GOARCH=wasm")
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				built.err = fmt.Errorf("%w: %s", err, out)
+				return
+			}
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.dir, "agentbox-check"), func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join(built.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	os.RemoveAll(built.dir)
+	os.Exit(status)
+}
+
+// ill are 100 Go files, of which gofmt would change one.
+func ill() map[string]string {
+	files := map[string]string{"sub/ill.go": "package sub\nfunc  f() {}\n"}
+	for i := range 99 {
+		files[fmt.Sprintf("p%d/a.go", i)] = "package p\n\n// F does nothing.\nfunc F() {}\n" + strings.Repeat("\nvar _ = []int{1, 2, 3}\n", 20)
+	}
+	return files
+}
+
+func TestCheckListsIllFormattedFiles(t *testing.T) {
+	program, module := build(t)
+	r := Runner{Program: program, Dir: t.TempDir()}
+	d, err := r.Keep(module("listfmt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		files  map[string]string
+		exit   int
+		output string
+	}{{ill(), 1, "sub/ill.go\n"}, {map[string]string{"a.go": "package a\n", "b.txt": "x", "@c.go": "/etc/passwd"}, 0, ""}} {
+		got, err := r.Run(t.Context(), agentbox.Check{Name: "fmt", Wasm: "listfmt.wasm", Args: []string{"."}, Module: d}, newRepository(t, test.files))
+		if err != nil || got.Exit == nil || *got.Exit != test.exit || got.Output != test.output || got.Problem != "" || got.Module != d {
+			t.Errorf("%+v, %v; want status %d and %q", got, err, test.exit, test.output)
+		}
+	}
+}
+
+// nested is a module whose _start calls itself.
+var nested = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x07\x0a\x01\x06_start\x00\x00\x0a\x06\x01\x04\x00\x10\x00\x0b")
+
+// A hostile module costs nothing but its own process, and ends with the reason.
+func TestHostileModules(t *testing.T) {
+	program, module := build(t)
+	r := Runner{Program: program, Dir: t.TempDir()}
+	files := newRepository(t, map[string]string{
+		"a": "text\n", "d/b": "text\n", "@in": "d/../a", "@out": "../../etc/passwd", "@abs": "/etc/passwd", "@loop": "loop", "@up": "..",
+	})
+	hostile := module("hostile")
+	for _, test := range []struct {
+		module  []byte
+		args    string
+		exit    int // -1 for none
+		problem agentbox.CheckProblem
+		text    string // that output or detail contains
+	}{
+		{hostile, "read a d/b in", 0, "", ""},
+		{hostile, "memory", 2, agentbox.CheckMemory, "out of memory"},
+		{hostile, "files", 3, agentbox.CheckFiles, "256 open"},
+		{hostile, "read ../../etc/passwd", 3, "", "etc/passwd"},
+		{hostile, "read /etc/passwd", 3, "", "etc/passwd"},
+		{hostile, "read out", 3, agentbox.CheckOutside, "out"},
+		{hostile, "read abs", 3, agentbox.CheckOutside, "abs"},
+		{hostile, "read up/a", 3, agentbox.CheckOutside, "up/a"},
+		{hostile, "read loop", 3, "", "loop"},
+		{hostile, "read d", 3, "", "directory"},
+		{hostile, "read a/b", 3, "", "a/b"},
+		{hostile, "write a", 3, "", "a"},
+		{hostile, "write new", 3, "", "new"},
+		{hostile, "look", 3, "", "1 [PWD=/] 2022 hostile"},
+		{nested, "", -1, agentbox.CheckRecursion, ""},
+		{[]byte("#!/bin/sh"), "", -1, agentbox.CheckUnusable, "magic"},
+		{nested[:20], "", -1, agentbox.CheckUnusable, ""},
+		{nested[:8], "", -1, agentbox.CheckUnusable, "_start"},
+	} {
+		d, err := r.Keep(test.module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Run(t.Context(), agentbox.Check{Wasm: "tools/hostile.wasm", Args: strings.Fields(test.args), Module: d}, files)
+		exit := -1
+		if got.Exit != nil {
+			exit = *got.Exit
+		}
+		if err != nil || exit != test.exit || got.Problem != test.problem || !strings.Contains(got.Output+got.Detail, test.text) {
+			t.Errorf("%q: %+v, %v; want status %d, %q and %q", test.args, got, err, test.exit, test.problem, test.text)
+		}
+	}
+}
+
+// A process that a module took over gets the objects of the result and no others.
+func TestRelay(t *testing.T) {
+	known := objectNames([]byte("100644 blob aa 1\ta b\x00120000 blob bb 1\tc\x00"))
+	for asked, want := range map[string]string{
+		"aa\nbb\naa\n": "aa\nbb\naa\n", "aa\ncc\nbb\n": "aa\n", "HEAD:secret\n": "", "aa b\n": "", strings.Repeat("a", 99): "", "aa": "",
+	} {
+		var got strings.Builder
+		err := relay(strings.NewReader(asked), &got, known)
+		if got.String() != want || asked != "aa" && (err == nil) != (asked == want) {
+			t.Errorf("%q: %q, %v; want %q", asked, got.String(), err, want)
+		}
+	}
+}
+
+// Modules that were not used for longest go first.
+func TestKeepForgets(t *testing.T) {
+	r := Runner{Dir: t.TempDir()}
+	first, err := r.Keep([]byte{0})
+	for i := range maxKept {
+		old := time.Now().Add(-time.Hour)
+		if err = errors.Join(err, os.Chtimes(filepath.Join(r.directory(first), moduleFile), old, old)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Keep([]byte{byte(i + 1)})
+	}
+	if f, openErr := r.open(first); openErr == nil {
+		f.Close()
+		t.Error("the module that was not used for longest is kept")
+	} else if entries, _ := os.ReadDir(r.Dir); err != nil || len(entries) != maxKept {
+		t.Errorf("%d are kept, %v; want %d", len(entries), err, maxKept)
+	}
+}
+
+func BenchmarkFirstResult(b *testing.B) {
+	program, module := build(b)
+	r := Runner{Program: program, Dir: b.TempDir()}
+	d, err := r.Keep(module("listfmt"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	files := newRepository(b, ill())
+	c := agentbox.Check{Wasm: "listfmt.wasm", Args: []string{"."}, Module: d}
+	for b.Loop() {
+		if got, err := r.Run(b.Context(), c, files); err != nil || got.Exit == nil {
+			b.Fatal(got, err)
+		}
+	}
+}

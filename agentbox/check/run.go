@@ -1,0 +1,218 @@
+package check
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
+	"agentbox/vmm/child"
+	"agentbox/vmm/confine"
+)
+
+// Runner runs checks. Its methods may be called concurrently.
+type Runner struct {
+	Program string // agentbox-check
+	Dir     string // where modules are kept
+}
+
+// Files are the files of a commit; a snapshot.Kept.
+type Files interface {
+	List(ctx context.Context, w io.Writer) error
+	Objects(ctx context.Context, ids io.Reader, w io.Writer) error
+}
+
+// Bounds of one run.
+const (
+	maxMemory  = 512 << 20 // of the module, in bytes
+	maxProcess = 2 << 30   // of the process, which also compiles it
+	maxCPU     = 60        // seconds
+	maxWall    = 10 * time.Minute
+	maxListing = 64 << 20
+	maxOutput  = 8 << 10 // that a result keeps, in bytes
+)
+
+// Run runs a check over files. What goes wrong is a part of the result; the error is ctx's.
+func (r Runner) Run(ctx context.Context, c agentbox.Check, files Files) (agentbox.CheckResult, error) {
+	begun := time.Now()
+	within, cancel := context.WithTimeout(ctx, maxWall)
+	defer cancel()
+	result, err := r.run(within, c, files)
+	switch {
+	case ctx.Err() != nil:
+		return result, ctx.Err()
+	case within.Err() != nil:
+		result.Exit, result.Problem = nil, agentbox.CheckTime
+	case err != nil:
+		result.Problem, result.Detail = agentbox.CheckBroken, agentbox.AsError(err).Message
+	}
+	result.Name, result.Module, result.Took = c.Name, c.Module, time.Since(begun)
+	result.Detail = agentbox.Printable(result.Detail)
+	return result, nil
+}
+
+func (r Runner) run(ctx context.Context, c agentbox.Check, files Files) (result agentbox.CheckResult, err error) {
+	wasm, err := r.open(c.Module)
+	if err != nil {
+		return result, err
+	}
+	defer wasm.Close()
+	var listing bytes.Buffer
+	if err := files.List(ctx, &bounded.LimitedWriter{W: &listing, Remaining: maxListing, Err: errors.New("too many files")}); err != nil {
+		return result, err
+	}
+	spec, err := json.Marshal(Spec{Name: strings.TrimSuffix(path.Base(c.Wasm), ".wasm"), Args: c.Args, Cache: r.directory(c.Module), Memory: maxMemory})
+	if err != nil {
+		return result, err
+	}
+	objects, err := serve(ctx, files, objectNames(listing.Bytes()))
+	if err != nil {
+		return result, err
+	}
+	var out counted
+	var report bytes.Buffer
+	cmd := exec.Command(r.Program)
+	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.Stdin = io.MultiReader(bytes.NewReader(append(spec, '\n')), &listing)
+	cmd.Stdout, cmd.Stderr = &out, &bounded.Head{W: &report, Remaining: 64 << 10}
+	cmd.ExtraFiles = []*os.File{wasm, objects.answers, objects.questions}
+	ended := r.wait(ctx, cmd, objects)
+	result = conclude(report.Bytes(), ended)
+	if err := <-objects.done; err != nil && result.Problem == agentbox.CheckBroken {
+		result.Detail = agentbox.AsError(err).Message // a process that was killed breaks git's pipe, too
+	}
+	result.Output, result.Omitted = out.text()
+	return result, nil
+}
+
+// wait starts the program and waits for its end.
+func (r Runner) wait(ctx context.Context, cmd *exec.Cmd, objects *objects) error {
+	p, err := child.Start(cmd, func() error {
+		return confine.Thread(confine.Files{Read: []string{r.Program}, Write: []string{r.Dir}})
+	})
+	objects.close() // the child's ends
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = p.Terminate() })()
+	for what, most := range map[int]uint64{unix.RLIMIT_DATA: maxProcess, unix.RLIMIT_CPU: maxCPU} {
+		if err := unix.Prlimit(p.PID, what, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+			return errors.Join(err, p.Kill())
+		}
+	}
+	return p.Err()
+}
+
+// conclude makes a result of the report of the program, or of its end without one.
+func conclude(report []byte, ended error) (r agentbox.CheckResult) {
+	var rep Report
+	if ended == nil && json.Unmarshal(report, &rep) == nil {
+		return agentbox.CheckResult{Exit: rep.Exit, Problem: rep.Problem, Detail: rep.Detail}
+	}
+	text := strings.TrimSpace(string(report))
+	r.Problem = agentbox.CheckBroken
+	if exit, ok := errors.AsType[*exec.ExitError](ended); ok && exit.SystemTime()+exit.UserTime() >= (maxCPU-1)*time.Second {
+		return agentbox.CheckResult{Problem: agentbox.CheckTime}
+	}
+	if strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate") {
+		return agentbox.CheckResult{Problem: agentbox.CheckMemory}
+	}
+	if line, _, _ := strings.Cut(text, "\n"); line != "" {
+		r.Detail = line
+	} else if ended != nil {
+		r.Detail = ended.Error()
+	}
+	return r
+}
+
+// counted keeps the beginning of an output, and counts the rest.
+type counted struct {
+	head  bytes.Buffer
+	total int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.total += int64(len(p))
+	c.head.Write(p[:min(len(p), maxOutput-c.head.Len())])
+	return len(p), nil
+}
+
+// text is what is kept, printable line by line, and how many bytes are not.
+func (c *counted) text() (string, int64) {
+	lines := strings.Split(strings.ToValidUTF8(c.head.String(), "?"), "\n")
+	for i := range lines {
+		lines[i] = agentbox.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n"), c.total - int64(c.head.Len())
+}
+
+// objects answers a process that asks for objects, by a git of its own.
+type objects struct {
+	answers, questions *os.File // the process's ends
+	done               chan error
+}
+
+// serve begins to answer. It ends when the process's ends are closed, or with ctx.
+func serve(ctx context.Context, files Files, known map[string]bool) (*objects, error) {
+	answers, toProcess, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	fromProcess, questions, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, answers.Close(), toProcess.Close())
+	}
+	o := &objects{answers: answers, questions: questions, done: make(chan error, 1)}
+	ids, toGit := io.Pipe()
+	go func() { toGit.CloseWithError(relay(fromProcess, toGit, known)) }()
+	go func() {
+		err := files.Objects(ctx, ids, toProcess)
+		ids.Close()
+		o.done <- errors.Join(err, toProcess.Close(), fromProcess.Close())
+	}()
+	return o, nil
+}
+
+func (o *objects) close() { o.answers.Close(); o.questions.Close() }
+
+// relay passes on the names of known objects, and ends at any other line.
+func relay(from io.Reader, to io.Writer, known map[string]bool) error {
+	in := bufio.NewReader(from)
+	for {
+		id, err := bounded.ReadLine(in, 64)
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil && !known[string(id)] {
+			err = errors.New("it asked for an object that is not of the result")
+		}
+		if err == nil {
+			_, err = to.Write(append(id, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// objectNames are the objects in a listing.
+func objectNames(listing []byte) map[string]bool {
+	known := map[string]bool{}
+	for record := range bytes.SplitSeq(listing, []byte{0}) {
+		if f := bytes.Fields(record); len(f) > 2 {
+			known[string(f[2])] = true
+		}
+	}
+	return known
+}
