@@ -183,6 +183,21 @@ func TestGuestAgentImportsLittle(t *testing.T) {
 	}
 }
 
+// What runs WebAssembly is a program of its own, which a module may bring down, and which no other
+// command waits for.
+func TestOneProgramHasWazero(t *testing.T) {
+	const wazero = "github.com/tetratelabs/wazero"
+	for program, has := range map[string]bool{"check/agentbox-check": true, "daemon/agentbox-daemon": false, "place/local/supervisor/agentbox-supervisor": false, "cli": false} {
+		out, err := exec.Command("go", "list", "-deps", "agentbox/agentbox/"+program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(strings.Fields(string(out)), wazero) != has {
+			t.Errorf("%s: that it has wazero should be %v", program, has)
+		}
+	}
+}
+
 func covers(pattern, pkg string) bool {
 	tree, ok := strings.CutSuffix(pattern, "/...")
 	return pkg == pattern || ok && strings.HasPrefix(pkg, tree+"/")

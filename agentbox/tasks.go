@@ -111,6 +111,8 @@ type TaskSpec struct {
 	ArtifactsIn string   `json:"artifacts_in,omitempty"`
 	Lockfiles   []string `json:"lockfiles,omitempty"` // relative to the same directory
 
+	Checks []Check `json:"checks,omitempty"` // run over what an attempt left
+
 	Retries int `json:"retries,omitempty"` // extra attempts after one that failed or was lost
 }
 
@@ -205,6 +207,8 @@ type Result struct {
 	Files   int       `json:"files"`              // changed but not committed
 
 	Artifacts int `json:"artifacts,omitempty"` // files kept
+	// Checks are how the task's checks went over Commit; there are none without it.
+	Checks []CheckResult `json:"checks,omitempty"`
 
 	// Changes has the first of the files that differ from the start of the attempt, committed or
 	// not.

@@ -162,11 +162,14 @@ type Change struct {
 // AgentChange is the Kind of a change that takes effect only when that agent is run.
 const AgentChange = "agent"
 
+// CheckChange is the Kind of a change that takes effect only when a task's result is checked.
+const CheckChange = "check"
+
 // Host reports whether a change is about this host rather than about what boxes reach. Unknown
 // kinds count as the former, which is more dangerous.
 func (c Change) Host() bool {
 	switch c.Kind {
-	case "preset", "allow", "deny", "private", AgentChange:
+	case "preset", "allow", "deny", "private", AgentChange, CheckChange:
 		return false
 	}
 	return true

@@ -8,6 +8,9 @@ var (
 	Diff = Endpoint[DiffRequest, WorkDiff]{"/v1/box/diff"}
 	// Pull is NotFound if nothing was done. Afterwards the mirror has the work, even on an error.
 	Pull = Endpoint[PullRequest, PulledWork]{"/v1/box/pull"}
+	// CheckWork runs the checks of a directory's configuration over the work of a box, which it wakes, or of
+	// a task. It is NotFound if there are none.
+	CheckWork = Endpoint[BoxRef, CheckedWork]{"/v1/box/check"}
 	// Unsaved wakes the box. It is Conflict if git in the box fails.
 	Unsaved = Endpoint[BoxRef, UnsavedWork]{"/v1/box/unsaved"}
 )
@@ -25,6 +28,13 @@ type UnsavedWork struct {
 	Paths  []string `json:"paths,omitempty"`  // of the first files, ten at most
 	// Missing lists what could not be looked at, each with the reason.
 	Missing []string `json:"missing,omitempty"`
+}
+
+// CheckedWork is how checks went over the work of a box or task.
+type CheckedWork struct {
+	Name   string                 `json:"name"`
+	Commit string                 `json:"commit"` // in the mirror
+	Checks []agentbox.CheckResult `json:"checks"`
 }
 
 // DiffRequest asks what changed in a box since it began. Here and in PullRequest, a task may be

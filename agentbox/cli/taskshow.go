@@ -110,6 +110,7 @@ func infoRows(info api.TaskInfo) [][]string {
 		if r := at.Result; r != nil {
 			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + withEnd(r.WorkText(), r.End)})
 			rows = append(rows, usedRows(*r)...)
+			rows = append(rows, checkRows(*r)...)
 		}
 	}
 	if info.Now != nil {

@@ -49,6 +49,7 @@ type Config struct {
 	Ports     []agentbox.ConfiguredPort
 	Env       map[string]string
 	Derived   map[string]string // like Env; values may have ${containerEnv:NAME}, which Environment replaces
+	Checks    []agentbox.Check  // without digests
 	Artifacts []string          // globs, relative to Root; ** crosses directories
 	Limits    Limits
 	Policy    string              // a preset, or a file relative to Root; a request only, until somebody approves it (host/consent)

@@ -59,6 +59,7 @@ services:
 ports: [3000, "8080:80"]
 env: {CI: 1, ON: true, EMPTY: "", F: 0.10}
 artifacts: [test-results/**]
+checks: [{name: fmt, wasm: ./tools/gofmt.wasm, args: [-l, .]}]
 limits: {wall: 2h, idle: 15m, cpu: 1h, connections: 20, bytes: 1GiB, cost: 0.10}
 policy: .agentbox/policy.yaml
 bench:
@@ -85,7 +86,8 @@ func TestEveryKey(t *testing.T) {
 			{Name: "api", Run: "true", Env: map[string]string{}}},
 		Ports: []agentbox.ConfiguredPort{{Box: 3000, Host: 3000}, {Box: 80, Host: 8080}}, Env: map[string]string{"CI": "1", "ON": "true", "EMPTY": "", "F": "0.10"},
 		Artifacts: []string{"test-results/**"}, Limits: Limits{2 * time.Hour, 15 * time.Minute, time.Hour, 20, 1 << 30, 0.10}, Policy: ".agentbox/policy.yaml",
-		Bench: []toolchain.Command{{Name: "setup", Run: "make deps"}, {Name: "build", Run: "make build"}, {Name: "browser", Run: "make test"}},
+		Checks: []agentbox.Check{{Name: "fmt", Wasm: "tools/gofmt.wasm", Args: []string{"-l", "."}}},
+		Bench:  []toolchain.Command{{Name: "setup", Run: "make deps"}, {Name: "build", Run: "make build"}, {Name: "browser", Run: "make test"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -135,6 +137,12 @@ func TestProblems(t *testing.T) {
 		{"services: {'a/b': {run: x}}", "is not a name for a service"},
 		{"lockfiles: [../x]", "leads out of the repository"},
 		{"lockfiles: [/etc/passwd]", "must be relative"},
+		{"checks: [{name: a}]", "needs a `name` and a module"},
+		{"checks: [{name: a, wasm: ../x}]", "leads out of the repository"},
+		{"checks: [{name: a, wasm: x}, {name: a, wasm: y}]", "two checks named a"},
+		{"checks: [{name: a/b, wasm: x}]", "not a name for a check"},
+		{"checks: [{name: a, wasm: x, arg: y}]", "unknown key `arg`"},
+		{"checks: [" + strings.Repeat("{name: a, wasm: x}, ", 40) + "]", "two checks"},
 		{"artifacts: ['a/../../x']", "leads out of the repository"},
 		{"artifacts:\n- '**/*.log'\n- '['", "3: artifacts: \"[\" is not a glob"},
 		{"artifacts: ['a/[b/c]']", "1: artifacts: \"a/[b/c]\" is not a glob"},

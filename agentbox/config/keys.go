@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentbox/agentbox"
@@ -39,6 +40,7 @@ var topLevel = []key{
 	{"ports", (*decoder).ports},
 	{"env", func(d *decoder, n *yaml.Node) { d.env(n, d.cfg.Env) }},
 	{"artifacts", func(d *decoder, n *yaml.Node) { list(d, n, &d.cfg.Artifacts, repoGlob) }},
+	{"checks", (*decoder).checks},
 	{"limits", (*decoder).limits},
 	{"policy", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Policy, policyName) }},
 	{"bench", (*decoder).bench},
@@ -118,6 +120,48 @@ func (d *decoder) limits(n *yaml.Node) {
 		{"bytes", func(d *decoder, n *yaml.Node) { d.size(n, &l.Bytes, 1<<20, agentbox.MaxDisk) }},
 		{"cost", func(d *decoder, n *yaml.Node) { d.amount(n, &l.Cost) }},
 	})
+}
+
+// maxChecks bounds what runs on this host when a task ends.
+const maxChecks = 32
+
+// checks reads the checks of tasks' results. Names must differ, since results are listed by them.
+func (d *decoder) checks(n *yaml.Node) {
+	d.Items(n, func(item *yaml.Node) {
+		var c agentbox.Check
+		before := d.Problems()
+		d.section(item, []key{
+			{"name", func(d *decoder, n *yaml.Node) { set(d, n, &c.Name, checkName) }},
+			{"wasm", func(d *decoder, n *yaml.Node) { set(d, n, &c.Wasm, repoPath) }},
+			{"args", func(d *decoder, n *yaml.Node) { list(d, n, &c.Args, argument) }},
+		})
+		switch {
+		case d.Problems() > before:
+		case c.Name == "" || c.Wasm == "":
+			d.Fail(item, "needs a `name` and a module: {name: fmt, wasm: tools/gofmt.wasm}")
+		case slices.ContainsFunc(d.cfg.Checks, func(other agentbox.Check) bool { return other.Name == c.Name }):
+			d.Fail(item, "there are two checks named %s", c.Name)
+		case len(d.cfg.Checks) == maxChecks:
+			d.Fail(item, "there are more than %d checks", maxChecks)
+		default:
+			d.cfg.Checks = append(d.cfg.Checks, c)
+		}
+	})
+}
+
+func checkName(s string) (string, error) {
+	if !serviceName().MatchString(s) {
+		return "", fmt.Errorf("%q is not a name for a check: use letters, digits, - and _", agentbox.Clip(s))
+	}
+	return s, nil
+}
+
+// argument checks one argument of a program.
+func argument(s string) (string, error) {
+	if strings.ContainsRune(s, 0) {
+		return "", errors.New("has a NUL byte, which no argument can have")
+	}
+	return s, nil
 }
 
 // bench reads the commands that `agentbox bench` measures. Their names are the repository's choice,

@@ -15,6 +15,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/check"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
@@ -56,6 +57,7 @@ type daemon struct {
 	stop    context.CancelFunc
 
 	artifacts  artifacts
+	checks     checks
 	hostDoctor doctor.Doctor
 }
 
@@ -133,9 +135,14 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		Dir: cfg.Home.Dir, Chooser: manager.Kinds(), Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
 	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: shared.key, tasks: d.tasks}
+	checker, err := program(home.CheckProgram)
+	if err != nil {
+		return nil, errors.Join(err, manager.Close(), shared.close())
+	}
+	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), HasRoom: manager.Capacity.HasRoom, Log: cfg.Log,
+		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, HasRoom: manager.Capacity.HasRoom, Log: cfg.Log,
 	})
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.
@@ -148,12 +155,12 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 // hostConfig returns the configuration for boxes: the program that git remotes run, and the places,
 // whose drivers are each opened once.
 func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, error) {
-	self, err := os.Executable()
+	supervisor, err := program(home.SupervisorProgram)
 	kernels := drivers.NewKernels(cfg.Home, cfg.Log)
 	kernels.Team = shared.team
 	open := func(parts host.PlaceParts) (host.Places, error) {
 		l := &local.Local{
-			Home: cfg.Home, Program: filepath.Join(filepath.Dir(self), home.SupervisorProgram), Driver: cacheDrivers(kernels.Open),
+			Home: cfg.Home, Program: supervisor, Driver: cacheDrivers(kernels.Open),
 			Images: parts.Images, Context: parts.Context, Go: parts.Go, Log: cfg.Log,
 		}
 		var err error
@@ -165,6 +172,12 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 		Places: open,
 		Kernel: kernels.Dir,
 	}, err
+}
+
+// program is the path of a program that lies beside the daemon's.
+func program(name string) (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), name), err
 }
 
 // entries, membership, evidence and tasks return new values for each use: they are views without
@@ -182,7 +195,7 @@ func (d *daemon) membership() membership.Membership {
 func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
 // tasks returns the handlers for this daemon's queue.
-func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence(), d.sources} }
+func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks} }
 
 // cacheDrivers opens each driver only once, because drivers cache what they have found out.
 func cacheDrivers(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {

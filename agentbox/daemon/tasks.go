@@ -76,6 +76,7 @@ type tasks struct {
 	boxes    boxFinder
 	evidence evidence
 	sources  sources
+	checks   checks
 }
 
 // handle registers the calls about tasks. Each takes a task by its id or a prefix of it. A client
@@ -239,6 +240,9 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 		if req.Spec.ArtifactsIn, err = relativeDir(ctx, dir, cfg.Root); err != nil {
 			return task.Submission{}, err
 		}
+	}
+	if req.Spec.Checks, err = t.checks.of(cfg); err != nil {
+		return task.Submission{}, err
 	}
 	// Computed now, so that a size that is impossible here shows at once.
 	need, err := needOf(cfg, req.Spec)

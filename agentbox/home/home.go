@@ -21,7 +21,7 @@ import (
 //	images/                 layer 0, see vmm/image
 //	kernels/                guest kernels, see vmm/kernel
 //	templates/<key>/        booted, quiesced machines
-//	programs/<build>/       the daemon's and the supervisor's programs, unpacked
+//	programs/<build>/       the programs of a daemon, unpacked
 //	store/                  everything that can be fetched or made again, see cachestore
 //	store.key               signs the names in it; its hash is this machine's PeerID
 //	mesh/                   the team, see mesh
@@ -32,6 +32,7 @@ import (
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
 //	mirrors/<project>.git   bare repositories with what was done in boxes, see snapshot
 //	sources/<digest>/       what queued tasks and boxes are made from, see agentbox/source
+//	checks/<digest>/        a module of a repository's checks, and what it was compiled to, see agentbox/check
 //	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
 //	sessions/<project>/<agent>/kept.tar  an agent's conversations; never unpacked here
 //	ssh/<host>.<id>/        the key and host key of a box for stock ssh, see agentbox/reach
@@ -50,6 +51,7 @@ type Home struct {
 const (
 	DaemonProgram     = "agentbox-daemon"
 	SupervisorProgram = "agentbox-supervisor"
+	CheckProgram      = "agentbox-check"
 	LimaProgram       = "agentbox-lima" // in LimaPrograms
 )
 
@@ -123,7 +125,7 @@ func (h Home) createRun() error {
 func (h Home) Lock() string { return filepath.Join(h.Dir, "daemon.lock") }
 func (h Home) Log() string  { return filepath.Join(h.Dir, "daemon.log") }
 
-// Programs has a directory for the build that was used last, with these two programs in it.
+// Programs has a directory for the build that was used last, with the programs of a daemon in it.
 func (h Home) Programs() string  { return filepath.Join(h.Dir, "programs") }
 func (h Home) State() string     { return filepath.Join(h.Dir, "host") }
 func (h Home) Images() string    { return filepath.Join(h.Dir, "images") }
@@ -156,6 +158,9 @@ func (h Home) Sources() string { return filepath.Join(h.Dir, "sources") }
 func (h Home) SourceTree(d agentbox.Digest) string {
 	return filepath.Join(h.Sources(), d.Hex(), "tree")
 }
+
+// Checks is the directory of the modules of checks.
+func (h Home) Checks() string { return filepath.Join(h.Dir, "checks") }
 
 // Tasks is the directory of all tasks.
 func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }

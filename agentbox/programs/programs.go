@@ -26,7 +26,7 @@ var embedded embed.FS
 // removes those of other builds: what runs has its program open, and another build unpacks its own
 // again. The error is Missing for a build without them.
 func Daemon(root string) (string, error) {
-	return unpack(embedded, root, home.DaemonProgram, home.SupervisorProgram)
+	return unpack(embedded, root, home.DaemonProgram, home.SupervisorProgram, home.CheckProgram)
 }
 
 // Lima unpacks the program that runs Lima's machines below root, in the same way, and returns its

@@ -25,7 +25,7 @@ type Request struct {
 // Ask is one thing of this host that a repository asks for. It is comparable. Which was resolved
 // when the repository asked, so a link that changes later asks for something else.
 type Ask struct {
-	What  string // include, kernel, image, isolation, port
+	What  string // include, kernel, image, isolation, port, check
 	Which string // a path of this host after links and variables, a reference, a kind, or a number
 }
 
@@ -140,6 +140,12 @@ func (s *Store) InForce(p Project, digest string) (Request, error) {
 		return list[i], err
 	}
 	return Request{}, err
+}
+
+// HasApproved tells whether any approved document of a project has an Ask.
+func (s *Store) HasApproved(p Project, a Ask) (bool, error) {
+	list, err := s.approvals(p)
+	return slices.ContainsFunc(list, func(req Request) bool { return slices.Contains(req.Host, a) }), err
 }
 
 // Unapproved returns the error for an operation that must wait until a person has approved the

@@ -76,7 +76,7 @@ func proposed(root, wanted string) (policy.File, error) {
 	if wanted == "" || policy.Breadth(wanted) >= 0 {
 		return policy.File{Preset: wanted}, nil
 	}
-	data, err := readInside(root, wanted)
+	data, err := ReadInside(root, wanted, maxFile)
 	if err != nil {
 		e := agentbox.Errorf(agentbox.Invalid, "the policy %s of this repository cannot be read: %w", wanted, err)
 		if filepath.Base(wanted) == wanted && filepath.Ext(wanted) == "" {
@@ -87,9 +87,9 @@ func proposed(root, wanted string) (policy.File, error) {
 	return policy.ParseFile(wanted, data)
 }
 
-// readInside reads a regular file of the repository. It follows no link out of the repository and
-// waits for no pipe.
-func readInside(root, name string) ([]byte, error) {
+// ReadInside reads the first limit bytes of a regular file of the repository. It follows no link out
+// of the repository and waits for no pipe.
+func ReadInside(root, name string, limit int64) ([]byte, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, err
@@ -103,5 +103,5 @@ func readInside(root, name string) ([]byte, error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	return io.ReadAll(io.LimitReader(f, maxFile))
+	return io.ReadAll(io.LimitReader(f, limit))
 }

@@ -58,6 +58,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 		evidence().copyTo(&result)
 		r.blamePolicy(&result)
 		r.collect(ctx, *box, work, &result)
+		r.check(ctx, work, &result)
 		r.stopKeptBox(ctx, result)
 	}
 	if ctx.Err() != nil {

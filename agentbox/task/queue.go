@@ -53,6 +53,11 @@ type Collector interface {
 	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, work Kept, dir string) (artifact.Collected, error)
 }
 
+// Checker runs a task's checks over its work, which has been kept.
+type Checker interface {
+	Check(ctx context.Context, task agentbox.Task, work Kept) []agentbox.CheckResult
+}
+
 // EvidenceSource reports how the box of an attempt went, and keeps the logs of its services in dir,
 // the attempt's directory. With an error it still reports what it knows. It is asked while the
 // machine exists, or has just gone.
@@ -85,7 +90,7 @@ type Kept struct {
 	Unlisted   string // why Changes are not known
 }
 
-// Config is what a Queue needs. Collector and Evidence may be nil.
+// Config is what a Queue needs. Collector, Evidence and Checker may be nil.
 type Config struct {
 	Store       Store
 	Boxes       Boxes
@@ -94,6 +99,7 @@ type Config struct {
 
 	Collector Collector      // nil: there are no artifacts
 	Evidence  EvidenceSource // nil: there is no evidence
+	Checker   Checker        // nil: nothing is checked
 
 	// HasRoom tells whether there is room for one more box beside those of running tasks. It is
 	// called with the queue's lock held, and must not call the queue.

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -93,6 +94,27 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 	r.timeline.addTimed("artifacts", strings.Join(notes, "; "), time.Since(begun))
 }
 
+// check runs the task's checks over its work, if there is any.
+func (r *run) check(ctx context.Context, work Kept, result *agentbox.Result) {
+	if r.q.Checker == nil || len(r.rec.Checks) == 0 || result.Commit == "" || ctx.Err() != nil {
+		return
+	}
+	begun := time.Now()
+	t, err := r.q.Store.Read(r.rec.ID)
+	if err != nil {
+		r.q.Log.Warn("cannot check the result of a task", "task", r.rec.ID, "error", err)
+		return
+	}
+	result.Checks = r.q.Checker.Check(ctx, t, work)
+	passed := 0
+	for _, c := range result.Checks {
+		if c.Passed() {
+			passed++
+		}
+	}
+	r.timeline.addTimed("checks", fmt.Sprintf("%d of %d passed", passed, len(result.Checks)), time.Since(begun))
+}
+
 // stopKeptBox stops a box that stays, so that it takes no memory while it waits for a person. A
 // failure is only logged.
 func (r *run) stopKeptBox(ctx context.Context, result agentbox.Result) {
@@ -131,7 +153,7 @@ func (r *run) snapshotWork(ctx context.Context, box agentbox.Box, evidence func(
 // TimelineEvent is one line of timeline.jsonl.
 type TimelineEvent struct {
 	Time   time.Time     `json:"time"`
-	What   string        `json:"what"` // box, command, cancelled, exit, work, artifacts, ended
+	What   string        `json:"what"` // box, command, cancelled, exit, work, artifacts, checks, ended
 	Detail string        `json:"detail,omitempty"`
 	Took   time.Duration `json:"took,omitempty"`
 }

@@ -36,6 +36,8 @@ const (
 	askIsolation = "isolation"
 	askPort      = "port"
 	askPin       = "pin"
+	// Tasks run, but these checks of their results do not, while this waits for approval.
+	askCheck = policy.CheckChange
 	// Boxes are made without the agent while this waits for approval.
 	askAgent = policy.AgentChange
 )
@@ -120,8 +122,8 @@ func describeAsk(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
 		askIsolation: " (weaker than what this machine can do)", askPort: " (of this machine)",
-		askAgent: " (when you run it)",
-		askPin:   " (agentbox.lock pins another image or other packages than boxes here were made of: git log -p agentbox.lock)",
+		askAgent: " (when you run it)", askCheck: " (over the results of tasks, on this machine)",
+		askPin: " (agentbox.lock pins another image or other packages than boxes here were made of: git log -p agentbox.lock)",
 	}[what]
 }
 
@@ -149,6 +151,12 @@ func (a Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 	for _, p := range cfg.Ports {
 		if p.Host > 0 && p.Host < FirstUserPort {
 			asks = append(asks, project.Ask{What: askPort, Which: strconv.Itoa(p.Host)})
+		}
+	}
+	checks, _ := Checks(cfg, nil) // it keeps nothing, so it cannot fail
+	for _, c := range checks {
+		if c.Unusable == "" {
+			asks = append(asks, CheckAsk(c))
 		}
 	}
 	return asks

@@ -45,7 +45,7 @@ type Guest interface {
 // Diff shows what changed in a box since it began. It wakes the box. Conflict if the box's git
 // cannot say.
 func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
-	b, kept, err := w.mirrorWork(ctx, req.BoxRef, progress)
+	b, kept, err := w.Keep(ctx, req.BoxRef, progress)
 	if err != nil {
 		return api.WorkDiff{}, err
 	}
@@ -65,7 +65,7 @@ func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.P
 	if err != nil {
 		return api.PulledWork{}, err
 	}
-	b, kept, err := w.mirrorWork(ctx, req.BoxRef, progress)
+	b, kept, err := w.Keep(ctx, req.BoxRef, progress)
 	if err != nil {
 		return api.PulledWork{}, err
 	}
@@ -88,8 +88,8 @@ func nothingError(name string, missing []string) error {
 		WithHint("look at it there, or copy what matters: agentbox cp %s:PATH DIR", name)
 }
 
-// mirrorWork copies the present work of a box into the mirror of its project.
-func (w Work) mirrorWork(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Box, snapshot.Kept, error) {
+// Keep copies the present work of a box into the mirror of its project.
+func (w Work) Keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Box, snapshot.Kept, error) {
 	b, err := w.Enter(ctx, ref, progress)
 	if err != nil {
 		return Box{}, snapshot.Kept{}, err

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/check"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/consent"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/task"
+)
+
+// checks runs the checks of repositories over work in the mirrors of their projects. It implements
+// task.Checker.
+type checks struct {
+	home   home.Home
+	runner check.Runner
+}
+
+// Check runs a task's checks, as they were when it was submitted and if they are approved now.
+func (c checks) Check(ctx context.Context, t agentbox.Task, work task.Kept) []agentbox.CheckResult {
+	p := project.Project{Name: t.Project}
+	kept := snapshot.Rebuild(c.home.Mirror(p.ID()), snapshot.Kept{Ref: work.Ref, Commit: work.Commit}, nil)
+	return c.run(ctx, p, t.Checks, kept)
+}
+
+func (c checks) run(ctx context.Context, p project.Project, list []agentbox.Check, kept snapshot.Kept) []agentbox.CheckResult {
+	approved := project.NewStore(c.home)
+	results := []agentbox.CheckResult{}
+	for _, one := range list {
+		result := agentbox.CheckResult{Name: one.Name, Module: one.Module}
+		ok, err := approved.HasApproved(p, consent.CheckAsk(one))
+		switch {
+		case one.Unusable != "":
+			result.Problem, result.Detail = agentbox.CheckUnusable, one.Unusable
+		case err != nil:
+			result.Problem, result.Detail = agentbox.CheckBroken, agentbox.AsError(err).Message
+		case !ok:
+			result.Problem = agentbox.CheckUnapproved
+		default:
+			if result, err = c.runner.Run(ctx, one, kept); err != nil { // ctx has ended, and so has whoever asked
+				return results
+			}
+		}
+		results = append(results, result)
+	}
+	return results
+}
+
+// of returns the checks of a configuration, and keeps their modules.
+func (c checks) of(cfg *config.Config) ([]agentbox.Check, error) {
+	return consent.Checks(cfg, func(wasm []byte) error {
+		_, err := c.runner.Keep(wasm)
+		return err
+	})
+}
+
+// check runs the checks of the directory's configuration over the work of a box or task.
+func (t taskWork) check(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.CheckedWork, error) {
+	none := api.CheckedWork{}
+	cfg, err := config.Load(ctx, ref.Directory)
+	if err != nil {
+		return none, err
+	}
+	p, err := projectOf(ctx, ref.Directory)
+	if err != nil {
+		return none, err
+	}
+	list, err := t.tasks.checks.of(cfg)
+	if err != nil {
+		return none, err
+	}
+	if len(list) == 0 {
+		return none, agentbox.Errorf(agentbox.NotFound, "%s has no checks", cfg.Source).WithHint("see checks: in docs/configuration.md")
+	}
+	kept, err := t.find(&ref)
+	if err != nil {
+		return none, err
+	}
+	if kept == nil {
+		b, now, err := t.boxes.Keep(ctx, ref, progress)
+		if err != nil {
+			return none, err
+		}
+		kept, ref.Box = &now, b.Name
+	}
+	out := api.CheckedWork{Name: ref.Box, Commit: kept.Commit, Checks: t.tasks.checks.run(ctx, p, list, *kept)}
+	return out, ctx.Err()
+}
