@@ -15,6 +15,17 @@ import (
 // without anybody who needs it.
 var CaptureSource = Endpoint[CaptureRequest, CapturedSource]{"/v1/source/capture"}
 
+// SourceOfTask makes a source of what a task left, as it was in its box at the end: with what was
+// uncommitted then. It is Conflict for a task that has not ended, and NotFound for one without work.
+var SourceOfTask = Endpoint[TaskSourceRequest, CapturedSource]{"/v1/source/task"}
+
+// TaskSourceRequest names a task, and where its user is. In a checkout of its project, boxes of the
+// source are remotes of that checkout.
+type TaskSourceRequest struct {
+	TaskRef
+	Directory string `json:"directory,omitempty"`
+}
+
 // The calls that bring a source to another machine: POST PATH?digest=DIGEST, where request and
 // answer are streams. See package source and SendSource.
 const (

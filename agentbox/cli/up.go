@@ -30,6 +30,7 @@ func machineFlags(req *api.UpRequest) []cli.Flag {
 func (a *app) upCommand() *cli.Command {
 	var req api.UpRequest
 	var detach, explain, approve bool
+	var from string
 	var r run
 	return &cli.Command{
 		Name: "up", Category: catBox, Usage: "create or reattach the box of this repository and branch", ArgsUsage: "[-- CMD...]",
@@ -38,6 +39,7 @@ func (a *app) upCommand() *cli.Command {
 			"The same directory and branch always use the same box; a paused or stopped one is started. The first box of a machine takes minutes.",
 		Flags: append(append(machineFlags(&req), r.flags()...),
 			&cli.StringFlag{Name: "name", Usage: "name the box `NAME`", Destination: &req.Name},
+			&cli.StringFlag{Name: "from", Usage: "make the box from what `TASK` left, here or outside of any checkout", Destination: &from},
 			&cli.StringFlag{Name: "devcontainer", Usage: "use .devcontainer/`NAME`/devcontainer.json as the configuration", Destination: &req.Devcontainer},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "create the box, but run nothing in it", Destination: &detach},
 			&cli.BoolFlag{Name: "explain", Usage: "show what the box would be created from, and why, but create nothing", Destination: &explain},
@@ -50,11 +52,20 @@ func (a *app) upCommand() *cli.Command {
 			// Only if a command or shell starts in the current directory must that directory be in
 			// the box, and must up wait for services.
 			req.Command = r.dir == "" && !detach && (len(a.command) > 0 || a.command == nil && a.interactive())
+			if from != "" {
+				made, err := a.sourceOf(ctx, from)
+				if err != nil {
+					return err
+				}
+				req.Source = &made.Source
+			}
 			if explain {
 				return a.explain(ctx, req)
 			}
-			if err := a.reviewAtTerminal(ctx, approve, req.Devcontainer); err != nil {
-				return err
+			if from == "" { // a checkout's question is not that of what was made elsewhere
+				if err := a.reviewAtTerminal(ctx, approve, req.Devcontainer); err != nil {
+					return err
+				}
 			}
 			resp, err := a.up(ctx, req)
 			if err != nil {
@@ -63,6 +74,15 @@ func (a *app) upCommand() *cli.Command {
 			return a.afterUp(ctx, resp, r, detach)
 		},
 	}
+}
+
+// sourceOf makes a source of what a task left.
+func (a *app) sourceOf(ctx context.Context, task string) (api.CapturedSource, error) {
+	dir, err := currentDir()
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	return call(ctx, a, api.SourceOfTask, api.TaskSourceRequest{TaskRef: api.TaskRef{Task: task}, Directory: dir})
 }
 
 // up creates or finds the box of the current directory. If it created it, it says so on standard

@@ -37,6 +37,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Diff, taskWork{d.tasks(), boxes.Work}.diff)
 	api.Handle(mux, api.Pull, taskWork{d.tasks(), boxes.Work}.pull)
 	api.Handle(mux, api.CheckWork, taskWork{d.tasks(), boxes.Work}.check)
+	api.Handle(mux, api.SourceOfTask, taskWork{d.tasks(), boxes.Work}.source)
 	api.Handle(mux, api.OpenPort, boxes.Ports.Open)
 	api.Handle(mux, api.ClosePort, boxes.Ports.Close)
 	api.HandleTunnel(mux, api.BoxSSH, boxes.SSH)

@@ -19,6 +19,40 @@ type taskWork struct {
 	boxes work.Work
 }
 
+// source makes a source of what a task left. Its branch is called as pull would call it.
+func (t taskWork) source(ctx context.Context, req api.TaskSourceRequest, _ agentbox.Progress) (api.CapturedSource, error) {
+	id, err := t.tasks.find(req.TaskRef)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	ref := api.BoxRef{Box: id.String()}
+	kept, err := t.find(&ref)
+	if err == nil && kept == nil {
+		err = agentbox.Errorf(agentbox.Conflict, "the work of task %s is in box %s", id, ref.Box).WithHint("agentbox fork %s makes another one like it", ref.Box)
+	}
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	one, err := t.tasks.queue.Store.Read(id)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	c, release, err := t.tasks.sources.Make(ctx, one.Project, func(dir string) error {
+		return snapshot.Checkout(ctx, *kept, "agentbox/"+id.String(), dir)
+	})
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	defer release()
+	from := agentbox.SourceRef{Digest: c.Digest(), Elsewhere: true}
+	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
+		if p, err := project.Identify(repo.Root); err == nil && p.Name == one.Project {
+			from.Directory, from.Elsewhere = repo.Root, false
+		}
+	}
+	return describeSource(c, from), nil
+}
+
 // diff shows what changed since a box or task started. For a task whose box is gone it uses the
 // mirror.
 func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {

@@ -106,7 +106,7 @@ func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Pro
 	}
 	u.rec.Limits = withTaskLimits(u.rec.Limits, u.Request.TaskLimits)
 	u.rec.SetUp = !u.rec.Box.Cache.IsZero() // its workspace will have what setup made
-	b, err := m.maker.lease(u.rec, u.Request.Name, filepath.Base(u.Directory), u.Repo.Branch)
+	b, err := m.maker.lease(u.rec, u.Request.Name, filepath.Base(cmp.Or(u.Directory, u.Review.Project.Name)), u.Repo.Branch)
 	if err != nil {
 		return err
 	}
@@ -126,13 +126,17 @@ func (m *Manager) build(ctx context.Context, b *box, from source.Source, progres
 		return err
 	}
 	repo := from.Repo()
-	if b.record().Task || !from.Digest().IsZero() {
-		repo = workspace.Repo{} // nobody fetches from a task's box, or to a source
+	rec := b.record()
+	if !rec.Box.Source.IsZero() && !rec.Box.Elsewhere { // the checkout may be gone
+		repo, _ = workspace.Describe(ctx, rec.Box.Directory)
+	}
+	if rec.Task || rec.Box.Elsewhere { // nobody fetches from a task's box
+		repo = workspace.Repo{}
 	}
 	if err := m.maker.ready(ctx, b, repo, progress); err != nil {
 		return err
 	}
-	rec := b.record()
+	rec = b.record()
 	m.pool.WarmUp(rec.Box.Template, rec.Pool, rec)
 	return nil
 }

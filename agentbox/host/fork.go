@@ -125,7 +125,7 @@ func (m *maker) startChild(ctx context.Context, child *box, save func() error, p
 		return err
 	}
 	repo, err := workspace.Describe(ctx, rec.Box.Directory)
-	if err != nil || !rec.Box.Source.IsZero() {
+	if err != nil || rec.Box.Elsewhere {
 		repo = workspace.Repo{} // its checkout is gone, or elsewhere
 	}
 	return m.ready(ctx, child, repo, progress)

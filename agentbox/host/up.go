@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -54,7 +55,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	}
 	key := "" // a task's box is not found by its directory
 	if !req.Task {
-		key = boxKey(u.Config.Lifetime, workspace.Repo{Root: u.Directory, Branch: u.Repo.Branch}, proj)
+		key = boxKey(u.Config.Lifetime, workspace.Repo{Root: cmp.Or(u.Directory, proj.Name), Branch: u.Repo.Branch}, proj)
 		defer m.keys.Lock(key)()
 		u.b = m.boxes.byKey(key)
 	}
@@ -92,7 +93,7 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 		return api.UpPlan{}, err
 	}
 	defer release()
-	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, workspace.Repo{Root: u.Directory, Branch: u.Repo.Branch}, proj))
+	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, workspace.Repo{Root: cmp.Or(u.Directory, proj.Name), Branch: u.Repo.Branch}, proj))
 	p, err := m.plan(ctx, u)
 	if err != nil {
 		return api.UpPlan{}, err

@@ -142,6 +142,47 @@ func (s *Store) adopt(dir string, m *manifest, text []byte, d agentbox.Digest, n
 	return os.RemoveAll(dir)
 }
 
+// Make makes a source of a checkout that write writes into a directory, which does not exist. It must
+// be like one that workspace.Stage made. The source stays until release is called.
+func (s *Store) Make(ctx context.Context, project string, write func(dir string) error) (c Captured, release func(), err error) {
+	dir, err := os.MkdirTemp(s.Dir, newPrefix)
+	if err != nil {
+		return c, nil, agentbox.MarkNoSpace(err)
+	}
+	defer os.RemoveAll(dir)
+	made := &manifest{Project: project}
+	tree := filepath.Join(dir, treeDir)
+	err = write(tree)
+	if err == nil {
+		err = filepath.WalkDir(tree, func(file string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			name, err := filepath.Rel(tree, file)
+			if err != nil {
+				return err
+			}
+			e, err := describe(file, filepath.ToSlash(name))
+			made.Entries = append(made.Entries, e)
+			return err
+		})
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	made.sort()
+	text := made.encode()
+	d, err := digest(text)
+	if err != nil {
+		return c, nil, err
+	}
+	defer s.hold(d)()
+	if err := s.adopt(dir, made, text, d, nil); err != nil {
+		return c, nil, err
+	}
+	return s.Open(ctx, d)
+}
+
 // Unneeded is a source that nobody needs.
 type Unneeded struct {
 	Digest agentbox.Digest

@@ -96,7 +96,7 @@ func (b *baselineView) list(ctx context.Context) (names, unseen []string, err er
 	out, err := b.run(ctx, nil, "ls-files", "-z", "-v", "--cached", "--modified", "--others", "--exclude-standard")
 	for line := range strings.SplitSeq(out, "\x00") {
 		tag, name, _ := strings.Cut(line, " ")
-		if !validName(strings.TrimSuffix(name, "/")) {
+		if !ValidName(strings.TrimSuffix(name, "/")) {
 			continue
 		}
 		switch {

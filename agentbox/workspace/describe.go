@@ -104,7 +104,7 @@ func (r *Repo) plainHead() error {
 	}
 	ref, ok := strings.CutPrefix(text, "ref: ")
 	branch, isBranch := strings.CutPrefix(ref, "refs/heads/")
-	if !ok || !isBranch || branch == ".invalid" || !validName(ref) { // .invalid means that refs are in a reftable
+	if !ok || !isBranch || branch == ".invalid" || !ValidName(ref) { // .invalid means that refs are in a reftable
 		return errNotPlain
 	}
 	r.Branch = branch

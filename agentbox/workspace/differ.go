@@ -75,7 +75,7 @@ func Differing(ctx context.Context, v *git.View, repo Repo, dir string, changes 
 // contents have to be compared.
 func (c change) compare(repo Repo) (same, contents bool) {
 	path := unquotePath(c.path)
-	if !validName(path) {
+	if !ValidName(path) {
 		return false, false
 	}
 	full := filepath.Join(repo.Root, filepath.FromSlash(path))
@@ -102,7 +102,7 @@ func (c change) compare(repo Repo) (same, contents bool) {
 // another commit is checked out there loses nothing.
 func (c change) isKept(ctx context.Context, v *git.View, repo Repo) bool {
 	path := unquotePath(c.path)
-	if c.mode != "160000" || !isHex(c.blob) || !validName(path) {
+	if c.mode != "160000" || !isHex(c.blob) || !ValidName(path) {
 		return false
 	}
 	if lacking, err := Unkept(ctx, v, repo, []string{c.blob}, ""); err == nil && len(lacking) == 0 {

@@ -67,13 +67,13 @@ func hasReftables(local []git.Setting) bool {
 	return settingValue(local, "extensions.refstorage") == "reftable"
 }
 
-// validRef matches names of refs that may become files below a git directory; validName has more
+// validRef matches names of refs that may become files below a git directory; ValidName has more
 // to say.
 var validRef = agentbox.Pattern(`^refs(/[^/\x00-\x20\x7f~^:?*\[\\]+)+$`)
 
 // isValidRef reports whether a name from a reftable can be that of a ref.
 func isValidRef(name string) bool {
-	return name == "HEAD" || pseudoRef().MatchString(name) || validRef().MatchString(name) && validName(name) && !strings.HasSuffix(name, ".lock") && !strings.Contains(name, "..")
+	return name == "HEAD" || pseudoRef().MatchString(name) || validRef().MatchString(name) && ValidName(name) && !strings.HasSuffix(name, ".lock") && !strings.Contains(name, "..")
 }
 
 // refFiles writes the refs and reflogs that a work tree sees from reftables into files below dst,

@@ -226,7 +226,7 @@ func (s *stager) list(ctx context.Context, l viewSource) (paths []string, err er
 		name := strings.TrimSuffix(path, "/")
 		switch {
 		case seen[path] || own != "" && strings.HasPrefix(name+"/", own):
-		case !validName(name):
+		case !ValidName(name):
 			s.note("%q is left out: the index of %s has it, and no file can be called that", path, l.root)
 		default:
 			paths = append(paths, path)

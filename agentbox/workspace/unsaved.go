@@ -181,7 +181,7 @@ func Adrift(repo Repo) (ids []string) {
 // Nested opens the repository at path in a checkout, which a box named. There is none if path is no
 // name in it, or leads out of it.
 func Nested(ctx context.Context, repo Repo, path string) (Repo, bool) {
-	if !validName(path) {
+	if !ValidName(path) {
 		return Repo{}, false
 	}
 	root := filepath.Join(repo.Root, filepath.FromSlash(path))

@@ -224,9 +224,9 @@ func listFiles(ctx context.Context, v *git.View, root string, which ...string) (
 	return paths, complaints, nil
 }
 
-// validName reports whether a name from an index or a box, both of which may hold arbitrary
+// ValidName reports whether a name from an index or a box, both of which may hold arbitrary
 // bytes, can be that of a file in a work tree.
-func validName(name string) bool {
+func ValidName(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || part == ".git" {
 			return false

@@ -1,0 +1,205 @@
+package snapshot
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/background"
+	"agentbox/agentbox/git"
+	"agentbox/agentbox/workspace"
+)
+
+// maxTree bounds the bytes of a checkout's files: a small pack may hold any number.
+const maxTree = 64 << 30
+
+// Checkout writes kept work into dir, which must not exist, as a checkout of a branch: its commits
+// are the branch, and what was uncommitted is uncommitted there, in files with git's modes and the
+// present time. No git writes the files, so no filter runs and no link is followed: a file that git
+// keeps in another form, as Git LFS does, has that form.
+func Checkout(ctx context.Context, kept Kept, branch, dir string) error {
+	m := mirror{kept.Mirror}
+	head, whole, err := m.states(ctx, kept)
+	if err != nil {
+		return err
+	}
+	args := []string{"init", "-q", "--template=", "--initial-branch=" + branch}
+	if len(whole) == 64 {
+		args = append(args, "--object-format=sha256")
+	}
+	if _, _, err := git.Run(ctx, git.Call{Dir: filepath.Dir(dir), Args: append(args, dir)}); err != nil {
+		return mirrorError(err)
+	}
+	to := mirror{filepath.Join(dir, ".git")} // as bare as one for all that follows
+	if err := m.copyHistory(ctx, to, whole); err != nil {
+		return err
+	}
+	if head != "" {
+		if err := to.setRefs(ctx, map[string]string{"refs/heads/" + branch: head}); err != nil {
+			return err
+		}
+		if _, err := to.git(ctx, nil, "read-tree", head); err != nil {
+			return mirrorError(err)
+		}
+	}
+	return m.writeFiles(ctx, whole, dir)
+}
+
+// states returns the commit that was checked out, "" for none, and the one that has everything that
+// was in the workspace.
+func (m mirror) states(ctx context.Context, kept Kept) (head, whole string, err error) {
+	whole = kept.Commit
+	if ref := strings.TrimPrefix(kept.Ref, namespace); ref != kept.Ref {
+		if out, err := m.git(ctx, nil, "rev-parse", "--verify", "--quiet", wholesRef+ref+"^{commit}"); err == nil {
+			whole = strings.TrimSpace(out)
+		}
+	}
+	if kept.Files == 0 {
+		return kept.Commit, whole, nil
+	}
+	out, err := m.git(ctx, nil, "rev-list", "--parents", "-n1", kept.Commit)
+	if f := strings.Fields(out); err == nil && len(f) > 1 {
+		head = f[1]
+	}
+	return head, whole, mirrorError(err)
+}
+
+// copyHistory copies a commit with its history, and the ends of a shallow one.
+func (m mirror) copyHistory(ctx context.Context, to mirror, commit string) error {
+	pack := git.Pack
+	if exists(filepath.Join(m.dir, promised)) {
+		pack = git.PackPresent
+	}
+	shallow, err := os.ReadFile(filepath.Join(m.dir, "shallow"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(to.dir, "shallow"), shallow, 0o600)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return mirrorError(err)
+	}
+	if err := to.index(ctx, func(ctx context.Context, w io.Writer) error { return pack(ctx, m, w, commit) }); err != nil || len(shallow) == 0 {
+		return err
+	}
+	// git refuses to work with a line whose commit is not there.
+	var kept strings.Builder
+	have, err := to.has(ctx, strings.Fields(string(shallow))...)
+	for id := range have {
+		kept.WriteString(id + "\n")
+	}
+	if kept.Len() == 0 {
+		return errors.Join(err, os.Remove(filepath.Join(to.dir, "shallow")))
+	}
+	return errors.Join(err, os.WriteFile(filepath.Join(to.dir, "shallow"), []byte(kept.String()), 0o600))
+}
+
+// writeFiles writes the files of a commit into dir. Links come last, so that nothing is written
+// through one.
+func (m mirror) writeFiles(ctx context.Context, commit, dir string) error {
+	out, _, err := m.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", commit}})
+	if err != nil {
+		return mirrorError(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	w := &treeWriter{root: root, left: maxTree}
+	var ids strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		facts, name, ok := strings.Cut(line, "\t")
+		f := strings.Fields(facts) // MODE TYPE ID
+		if !ok || len(f) != 3 {
+			continue // the empty tree
+		}
+		if !workspace.ValidName(name) {
+			return agentbox.Errorf(agentbox.Corrupt, "%q cannot be the name of a file", name)
+		}
+		if f[1] == "commit" { // a submodule, which the box checks out
+			if err := root.MkdirAll(name, 0o755); err != nil {
+				return err
+			}
+			continue
+		}
+		w.names, w.modes = append(w.names, name), append(w.modes, f[0])
+		ids.WriteString(f[2] + "\n")
+	}
+	if err := background.Pipe(ctx, func(ctx context.Context, p io.Writer) error {
+		_, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "--batch"}, Stdin: strings.NewReader(ids.String()), Stdout: p})
+		return mirrorError(err)
+	}, w.write); err != nil {
+		return agentbox.MarkNoSpace(err)
+	}
+	for name, target := range w.links {
+		if err := errors.Join(root.MkdirAll(filepath.Dir(name), 0o755), root.Symlink(target, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// treeWriter writes files that come from `git cat-file --batch`.
+type treeWriter struct {
+	root         *os.Root
+	names, modes []string // in the order in which the files come
+	links        map[string]string
+	left         int64 // bytes that may still be written
+}
+
+func (w *treeWriter) write(ctx context.Context, r io.Reader) error {
+	in := bufio.NewReaderSize(r, 1<<20)
+	w.links = map[string]string{}
+	for i, name := range w.names {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		f := strings.Fields(line) // ID TYPE SIZE
+		if len(f) == 2 {
+			continue // a partial clone does not have it
+		}
+		size, err := strconv.ParseInt(f[len(f)-1], 10, 64)
+		if err != nil {
+			return fmt.Errorf("git says %q of %q", line, name)
+		}
+		if w.left -= size; w.left < 0 {
+			return workspace.TooLarge(maxTree)
+		}
+		if err := errors.Join(ctx.Err(), w.one(name, w.modes[i], io.LimitReader(in, size))); err != nil {
+			return err
+		}
+		if _, err := in.Discard(1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one writes one file, or remembers a link.
+func (w *treeWriter) one(name, mode string, r io.Reader) error {
+	if mode == "120000" {
+		target, err := io.ReadAll(r)
+		w.links[name] = string(target)
+		return err
+	}
+	perm := os.FileMode(0o644)
+	if mode == "100755" {
+		perm = 0o755
+	}
+	if err := w.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := w.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
