@@ -25,15 +25,15 @@ func (t taskWork) source(ctx context.Context, req api.TaskSourceRequest, _ agent
 	if err != nil {
 		return api.CapturedSource{}, err
 	}
+	one, err := t.tasks.queue.Store.Read(id)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
 	ref := api.BoxRef{Box: id.String()}
 	kept, err := t.find(&ref)
 	if err == nil && kept == nil {
 		err = agentbox.Errorf(agentbox.Conflict, "the work of task %s is in box %s", id, ref.Box).WithHint("agentbox fork %s makes another one like it", ref.Box)
 	}
-	if err != nil {
-		return api.CapturedSource{}, err
-	}
-	one, err := t.tasks.queue.Store.Read(id)
 	if err != nil {
 		return api.CapturedSource{}, err
 	}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
@@ -22,7 +24,7 @@ const maxTree = 64 << 30
 
 // Checkout writes kept work into dir, which must not exist, as a checkout of a branch: its commits
 // are the branch, and what was uncommitted is uncommitted there, in files with git's modes and the
-// present time. No git writes the files, so no filter runs and no link is followed: a file that git
+// time of the commit that was checked out, so that the same work is the same checkout. No git writes the files, so no filter runs and no link is followed: a file that git
 // keeps in another form, as Git LFS does, has that form.
 func Checkout(ctx context.Context, kept Kept, branch, dir string) error {
 	m := mirror{kept.Mirror}
@@ -49,7 +51,17 @@ func Checkout(ctx context.Context, kept Kept, branch, dir string) error {
 			return mirrorError(err)
 		}
 	}
-	return m.writeFiles(ctx, whole, dir)
+	return m.writeFiles(ctx, whole, dir, m.timeOf(ctx, cmp.Or(head, whole)))
+}
+
+// timeOf returns the date of a commit.
+func (m mirror) timeOf(ctx context.Context, commit string) time.Time {
+	out, err := m.git(ctx, nil, "log", "-1", "--format=%ct", commit)
+	seconds, parseErr := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
+	if err != nil || parseErr != nil {
+		return time.Unix(0, 0)
+	}
+	return time.Unix(seconds, 0)
 }
 
 // states returns the commit that was checked out, "" for none, and the one that has everything that
@@ -101,7 +113,7 @@ func (m mirror) copyHistory(ctx context.Context, to mirror, commit string) error
 
 // writeFiles writes the files of a commit into dir. Links come last, so that nothing is written
 // through one.
-func (m mirror) writeFiles(ctx context.Context, commit, dir string) error {
+func (m mirror) writeFiles(ctx context.Context, commit, dir string, at time.Time) error {
 	out, _, err := m.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", commit}})
 	if err != nil {
 		return mirrorError(err)
@@ -111,7 +123,7 @@ func (m mirror) writeFiles(ctx context.Context, commit, dir string) error {
 		return err
 	}
 	defer root.Close()
-	w := &treeWriter{root: root, left: maxTree}
+	w := &treeWriter{root: root, left: maxTree, at: at}
 	var ids strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		facts, name, ok := strings.Cut(line, "\t")
@@ -151,6 +163,7 @@ type treeWriter struct {
 	names, modes []string // in the order in which the files come
 	links        map[string]string
 	left         int64 // bytes that may still be written
+	at           time.Time
 }
 
 func (w *treeWriter) write(ctx context.Context, r io.Reader) error {
@@ -201,5 +214,5 @@ func (w *treeWriter) one(name, mode string, r io.Reader) error {
 		return err
 	}
 	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Close(), w.root.Chtimes(name, w.at, w.at))
 }
