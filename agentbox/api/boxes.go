@@ -331,6 +331,8 @@ type ImageNeed struct {
 // ImageBuildRequest builds the image of a directory's configuration.
 type ImageBuildRequest struct {
 	Directory string `json:"directory"`
+	// Source is meant instead of Directory, which is on another machine. It gets no pin.
+	Source *agentbox.SourceRef `json:"source,omitempty"`
 	// Environ is the same as in UpRequest.
 	Environ []string `json:"environ,omitempty"`
 	Update  bool     `json:"update,omitempty"` // replace the pin in agentbox.lock

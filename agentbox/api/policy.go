@@ -1,6 +1,7 @@
 package api
 
 import (
+	"agentbox/agentbox"
 	"agentbox/agentbox/task/agents"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
@@ -40,6 +41,8 @@ var (
 // one that contains Directory.
 type PolicyRef struct {
 	BoxRef
+	// Source is meant instead of Directory, which is on another machine.
+	Source *agentbox.SourceRef `json:"source,omitempty"`
 	// Devcontainer is the NAME of the .devcontainer/NAME/devcontainer.json that is meant.
 	Devcontainer string   `json:"devcontainer,omitempty"`
 	Environ      []string `json:"environ,omitempty"` // the caller's: its variables configure registries

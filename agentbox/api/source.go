@@ -35,6 +35,17 @@ const (
 	ImportSource   = "/v1/source/import"   // takes a stream, and answers with a CapturedSource
 )
 
+// InSource is a request about the checkout at a directory, or about a source instead of it.
+type InSource interface {
+	Checkout() (directory *string, source *agentbox.SourceRef)
+}
+
+// Checkout implements InSource.
+func (p *PolicyRef) Checkout() (*string, *agentbox.SourceRef) { return &p.Directory, p.Source }
+
+// Checkout implements InSource.
+func (i *ImageBuildRequest) Checkout() (*string, *agentbox.SourceRef) { return &i.Directory, i.Source }
+
 // CaptureRequest names a checkout by a directory in it.
 type CaptureRequest struct {
 	Directory string `json:"directory"`

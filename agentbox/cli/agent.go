@@ -89,7 +89,11 @@ func (a *app) findAgent(ctx context.Context, name string) (agents.Profile, error
 	if err := a.reviewAtTerminal(ctx, false, ""); err != nil {
 		return agents.Profile{}, err
 	}
-	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: a.policyRef(""), Agent: name})
+	ref, err := a.policyRef(ctx, "")
+	if err != nil {
+		return agents.Profile{}, err
+	}
+	return call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: ref, Agent: name})
 }
 
 // withDefaults returns env with defaults for the variables that it lacks. The user's own --env thus
@@ -105,7 +109,10 @@ func withDefaults(env, defaults map[string]string) map[string]string {
 // that by running the agent. What is granted is saved as the user's own rules, and reported once.
 // Nothing is granted to an agent that other rules keep from all of its hosts.
 func (a *app) grant(ctx context.Context, profile agents.Profile) error {
-	ref := a.policyRef("")
+	ref, err := a.policyRef(ctx, "")
+	if err != nil {
+		return err
+	}
 	report, err := call(ctx, a, api.ShowPolicy, ref)
 	if err != nil {
 		return err
@@ -167,7 +174,7 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 		names = append(names, s.Name)
 		if slices.ContainsFunc(set, func(i api.SecretInfo) bool { return i.Name == s.Name }) {
 			has = true
-		} else if from, ok := variableOf(s); ok {
+		} else if from, ok := variableOf(s); ok && a.host == "" {
 			if err := a.setKey(ctx, ref, s, from); err != nil {
 				return err
 			}
@@ -176,6 +183,10 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 	}
 	if has {
 		return nil
+	}
+	if a.host != "" {
+		return agentbox.Errorf(agentbox.Missing, "%s needs a key, and %s has none for this repository: %s is not set there", profile.Name, a.host, strings.Join(names, " or ")).
+			WithHint("set it there, from where it is kept there: agentbox secret set %s %s --from file:PATH", profile.Secrets[0].Name, keyFlags(profile.Secrets[0]))
 	}
 	// Try a login on this machine before asking: it is what the user would paste.
 	if s, from, ok := tokenOf(ctx, profile); ok {
@@ -240,7 +251,8 @@ func (a *app) setKey(ctx context.Context, ref api.PolicyRef, s agents.Secret, fr
 // listAgents shows all agents, where each profile comes from, and a description. --json prints a
 // list of api.AgentInfo; --quiet the names.
 func (a *app) listAgents(ctx context.Context) error {
-	return callAndReport(ctx, a, api.ListAgents, a.policyRef(""), func(all []api.AgentInfo) facts {
+	ref, _ := a.policyRef(ctx, "") // outside of a checkout there are the user's
+	return callAndReport(ctx, a, api.ListAgents, ref, func(all []api.AgentInfo) facts {
 		return listed(all, []string{"NAME", "PROGRAM", "PROFILE", "DESCRIPTION"}, func(r api.AgentInfo) (string, []string) {
 			return r.Name, []string{r.Name, r.Program, string(r.Origin), r.Description}
 		})

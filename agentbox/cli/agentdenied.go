@@ -59,7 +59,8 @@ var errSaid = errors.New("said")
 // has ended.
 func (a *app) reportFirstDenial(ctx context.Context, box, name string) (done func()) {
 	began := time.Now()
-	profile, err := call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: a.policyRef(""), Agent: name})
+	ref, _ := a.policyRef(ctx, "")
+	profile, err := call(ctx, a, api.FindAgent, api.AgentRequest{PolicyRef: ref, Agent: name})
 	if err != nil || a.quiet {
 		return func() {} // the agent runs all the same, and its result says what was denied
 	}

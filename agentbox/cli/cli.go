@@ -37,8 +37,9 @@ type app struct {
 	findHost  sync.Once
 	hostFound reach.There
 	hostErr   error
-	args      []string // our own arguments, before --
-	command   []string // the arguments after --; nil without a --
+	brought   *agentbox.SourceRef // see checkout
+	args      []string            // our own arguments, before --
+	command   []string            // the arguments after --; nil without a --
 	// stdin and stderr are files, because it matters whether they are terminals. stdout may be any
 	// writer in a test.
 	stdin  *os.File

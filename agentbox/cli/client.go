@@ -84,10 +84,21 @@ func (a *app) ref(arg string) api.BoxRef {
 	return api.BoxRef{Box: arg, Directory: dir}
 }
 
-// environ is our environment for the daemon, without what is not UTF-8 and so cannot be sent.
-func environ() []string {
+// environ is our environment for the daemon, which would else have that of the command that started
+// it, without what is not UTF-8 and so cannot be sent. Another machine gets no more than a choice of
+// ours, since variables may be the values of secrets.
+func (a *app) environ() []string {
+	if kind := os.Getenv(isolationEnv); a.host != "" && kind != "" {
+		return []string{isolationEnv + "=" + kind}
+	}
+	if a.host != "" {
+		return []string{}
+	}
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return !utf8.ValidString(v) })
 }
+
+// isolationEnv decides what kind auto is.
+const isolationEnv = "AGENTBOX_ISOLATION"
 
 // currentDir returns the current directory, for verbs that need one.
 func currentDir() (string, error) {

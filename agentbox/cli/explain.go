@@ -50,7 +50,7 @@ type explained struct {
 // same code as the daemon, but the plan comes from the daemon, because only it knows the boxes and
 // what is cached. --json prints an explained.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
-	dir, cfg, err := loadConfig(ctx, req.Devcontainer)
+	_, cfg, err := loadConfig(ctx, req.Devcontainer)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,11 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	if cfg.Path == "" {
 		e.Write = config.Write(cfg)
 	}
-	req.Directory, req.Environ = dir, environ()
+	c, err := a.checkout(ctx)
+	if err != nil {
+		return err
+	}
+	req.Directory, req.Source, req.Environ = c.directory, c.source, a.environ()
 	if e.Plan, err = call(ctx, a, api.PlanUp, req); err != nil {
 		return err
 	}

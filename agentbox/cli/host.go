@@ -152,7 +152,7 @@ func (a *app) doctorCommand() *cli.Command {
 		Description: "The exit code is 1 if a check failed.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "probe", Usage: "check again what this machine supports, instead of using earlier results", Destination: &req.Probe}},
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			req.Isolation = agentbox.Isolation(os.Getenv("AGENTBOX_ISOLATION"))
+			req.Isolation = agentbox.Isolation(os.Getenv(isolationEnv))
 			report, err := call(ctx, a, api.Doctor, req)
 			if err == nil {
 				err = a.printChecks(report)

@@ -29,11 +29,12 @@ func (a *app) imageBuild() *cli.Command {
 	return &cli.Command{
 		Name: "build", Usage: "build the image for this directory's configuration",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "update", Usage: "build it again and replace the pin in agentbox.lock", Destination: &req.Update}},
-		Action: func(ctx context.Context, _ *cli.Command) (err error) {
-			if req.Directory, err = currentDir(); err != nil {
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			c, err := a.checkout(ctx)
+			if err != nil {
 				return err
 			}
-			req.Environ = environ()
+			req.Directory, req.Source, req.Environ = c.directory, c.source, a.environ()
 			return callAndReport(ctx, a, api.BuildImage, req, imageFacts)
 		},
 	}

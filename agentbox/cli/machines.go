@@ -53,14 +53,9 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 // onlyHere are the commands that need files or secrets of this machine where the daemon is, with what
 // to do instead.
 var onlyHere = map[string]string{
-	"up":           fromCheckout,
-	"run":          fromCheckout,
-	"agent":        fromCheckout,
-	"task submit":  fromCheckout,
 	"daemon":       "agentbox daemon start starts the one there",
 	"bench":        "run it there",
 	"service":      "run it there",
-	"image build":  "run it there",
 	"image export": "run it there",
 	"image import": "run it there",
 	"init":         "leave out --host",
@@ -68,8 +63,72 @@ var onlyHere = map[string]string{
 	"secret set":   "secrets of another machine are not supported: no value of this machine may lie on its disk",
 }
 
-// fromCheckout is about what makes a box of the checkout here.
-const fromCheckout = "a checkout is not brought to HOST yet: clone it there, and make the box there; every other verb works from here"
+// checkout is what a verb works on: the current directory or, on another machine, what of its
+// checkout was brought there.
+type checkout struct {
+	directory string
+	source    *agentbox.SourceRef
+}
+
+// checkout returns the checkout of the current directory, which --host gets as it is now, once for a
+// command line.
+func (a *app) checkout(ctx context.Context) (checkout, error) {
+	dir, err := currentDir()
+	if a.host == "" || err != nil {
+		return checkout{directory: dir}, err
+	}
+	if a.brought == nil {
+		p := a.newProgress()
+		a.brought, err = a.bring(ctx, dir, p.event)
+		p.close()
+	}
+	if err != nil {
+		return checkout{}, err
+	}
+	return checkout{a.brought.Directory, a.brought}, nil
+}
+
+// bring captures a checkout and brings it to the machine of --host, without the files that are there
+// already. No filter or program of the repository runs (package source).
+func (a *app) bring(ctx context.Context, dir string, progress agentbox.Progress) (*agentbox.SourceRef, error) {
+	there, err := a.daemon(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	here, err := a.here.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer here.Close()
+	c, err := api.Call(ctx, here, api.CaptureSource, api.CaptureRequest{Directory: dir}, progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range c.Notes {
+		progress.Note(note)
+	}
+	end := progress.Begin("source", "the checkout goes to "+a.host)
+	c.Source.Directory = fromHere(c.Source.Directory)
+	sent, err := api.SendSource(ctx, here, there, c.Source)
+	switch {
+	case err == nil:
+		end(sent.Source.Digest.Short() + ", on " + a.host)
+		return &sent.Source, nil
+	case api.IsUnreachable(err):
+		err = agentbox.Errorf(agentbox.Unavailable, "the checkout did not get to %s: %w", a.host, err).WithHint("run the command again: nothing there has changed")
+	}
+	return nil, err
+}
+
+// fromHere is a directory of this machine for another one, to which a box made from it belongs.
+func fromHere(dir string) string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "elsewhere"
+	}
+	return name + ":" + dir
+}
 
 // checkHere refuses a command that cannot work on the machine of --host.
 func (a *app) checkHere(cmd *cli.Command) error {
@@ -103,7 +162,7 @@ func (a *app) refThere(arg string) api.BoxRef {
 	defer client.Close()
 	boxes, _ := api.Call(ctx, client, api.ListBoxes, api.ListRequest{}, nil)
 	for _, b := range boxes {
-		if b.Directory == repo.Root && b.Branch == repo.Branch {
+		if b.Elsewhere && b.Directory == fromHere(repo.Root) && (b.Branch == repo.Branch || b.Lifetime != agentbox.LifetimeBranch) {
 			return api.BoxRef{Box: b.ID.String()}
 		}
 	}
@@ -132,6 +191,21 @@ func (a *app) arrive(ctx context.Context, ports []agentbox.Port) ([]agentbox.Por
 		out[i] = agentbox.Port{Box: p.Box, Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(here))}
 	}
 	return out, nil
+}
+
+// reportArrived makes the ports that a box's configuration opens arrive here, and says where.
+func (a *app) reportArrived(ctx context.Context, box agentbox.BoxID) error {
+	b, err := call(ctx, a, api.ShowBox, api.BoxRef{Box: box.String()})
+	if err != nil {
+		return err
+	}
+	ports, err := a.arrive(ctx, b.Ports)
+	for _, p := range ports {
+		if !a.quiet {
+			fmt.Fprintf(a.stderr, "port %d of the box is at %s here\n", p.Box, p.Host)
+		}
+	}
+	return err
 }
 
 // hostCommand is `host`: the machines that --host means.

@@ -27,8 +27,12 @@ func (a *app) policyCommand() *cli.Command {
 // policyRef returns the repository that a verb means: the box's, or the current directory's. It
 // includes the environment, because variables configure where packages come from, and includes name
 // some.
-func (a *app) policyRef(box string) api.PolicyRef {
-	return api.PolicyRef{BoxRef: a.ref(box), Environ: environ()}
+func (a *app) policyRef(ctx context.Context, box string) (api.PolicyRef, error) {
+	if box != "" {
+		return api.PolicyRef{BoxRef: a.ref(box), Environ: a.environ()}, nil
+	}
+	c, err := a.checkout(ctx)
+	return api.PolicyRef{BoxRef: api.BoxRef{Directory: c.directory}, Source: c.source, Environ: a.environ()}, err
 }
 
 // policyShow is `policy show`: what is in force, and what waits for approval. A person reads it
@@ -39,7 +43,10 @@ func (a *app) policyShow() *cli.Command {
 		Name: "show", Usage: "show the rules in force, and what waits for approval", ArgsUsage: "[BOX]",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "refresh", Usage: "ask this machine's tools again for their package registries", Destination: &refresh}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			ref := a.policyRef(cmd.Args().First())
+			ref, err := a.policyRef(ctx, cmd.Args().First())
+			if err != nil {
+				return err
+			}
 			ref.Refresh = refresh
 			r, err := call(ctx, a, api.ShowPolicy, ref)
 			if err != nil {
@@ -133,7 +140,11 @@ func (a *app) policyCheck() *cli.Command {
 			&cli.StringFlag{Name: "box", Usage: "use the repository of `BOX` instead of this directory's", Destination: &box},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			req.PolicyRef, req.URL = a.policyRef(box), cmd.Args().First()
+			var err error
+			if req.PolicyRef, err = a.policyRef(ctx, box); err != nil {
+				return err
+			}
+			req.URL = cmd.Args().First()
 			r, err := call(ctx, a, api.CheckPolicy, req)
 			if err != nil {
 				return err
@@ -206,7 +217,12 @@ func (a *app) policyRule(list string) *cli.Command {
 // changePolicy makes a change for the repository of box ("" for this directory's), and reports
 // which running boxes received it.
 func (a *app) changePolicy(ctx context.Context, req api.ChangeRequest, box string) error {
-	req.PolicyRef = a.policyRef(box)
+	if !req.Everywhere {
+		var err error
+		if req.PolicyRef, err = a.policyRef(ctx, box); err != nil {
+			return err
+		}
+	}
 	r, err := call(ctx, a, api.ChangePolicy, req)
 	if err != nil {
 		return err
@@ -259,7 +275,7 @@ func (a *app) policyApprove() *cli.Command {
 			if digest := cmd.Args().First(); digest != "" {
 				return a.approve(ctx, digest)
 			}
-			r, err := call(ctx, a, api.ShowPolicy, a.policyRef(""))
+			r, err := a.showPolicy(ctx)
 			switch {
 			case err != nil:
 				return err
@@ -279,10 +295,23 @@ func (a *app) policyApprove() *cli.Command {
 	}
 }
 
+// showPolicy reports on the repository of this directory.
+func (a *app) showPolicy(ctx context.Context) (api.PolicyReport, error) {
+	ref, err := a.policyRef(ctx, "")
+	if err != nil {
+		return api.PolicyReport{}, err
+	}
+	return call(ctx, a, api.ShowPolicy, ref)
+}
+
 // approve approves what the repository asked for when this was its digest. If that has changed
 // since, the error is Conflict.
 func (a *app) approve(ctx context.Context, digest string) error {
-	r, err := call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: a.policyRef(""), Digest: digest})
+	ref, err := a.policyRef(ctx, "")
+	if err != nil {
+		return err
+	}
+	r, err := call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: ref, Digest: digest})
 	if err != nil {
 		return err
 	}
@@ -308,7 +337,10 @@ func (a *app) reviewAtTerminal(ctx context.Context, sure bool, devcontainer stri
 	if !sure && (!a.interactive() || a.quiet || a.json) {
 		return nil
 	}
-	ref := a.policyRef("")
+	ref, err := a.policyRef(ctx, "")
+	if err != nil {
+		return err
+	}
 	ref.Devcontainer = devcontainer
 	r, err := call(ctx, a, api.ShowPolicy, ref)
 	if err != nil || len(r.Plan) == 0 {

@@ -23,7 +23,7 @@ import (
 // rather than the end of the connection, because a machine that ends at a limit breaks the
 // connection first.
 func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout time.Duration) error {
-	submission, err := a.runSubmission(req, r, timeout)
+	submission, err := a.runSubmission(ctx, req, r, timeout)
 	if err != nil {
 		return err
 	}
@@ -59,20 +59,20 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 }
 
 // runSubmission returns the task of a run: held, with the caller's terminal and environment.
-func (a *app) runSubmission(req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
-	dir, err := currentDir()
+func (a *app) runSubmission(ctx context.Context, req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
+	c, err := a.checkout(ctx)
 	if err != nil {
 		return api.TaskSubmission{}, err
 	}
 	spec := agentbox.TaskSpec{
-		Directory: dir, Dir: r.dir, User: r.user, Env: r.environ(), TTY: r.tty, Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
+		Directory: c.directory, Source: c.source, Dir: r.dir, User: r.user, Env: r.environ(), TTY: r.tty, Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
 		Cold: req.Cold, Held: true, Input: !r.noStdin, Limits: agentbox.TaskLimits{Wall: timeout},
 	}
 	if r.tty {
 		spec.Term = os.Getenv("TERM")
 		spec.Columns, spec.Rows = a.terminalSize()
 	}
-	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: environ()}, nil
+	return api.TaskSubmission{Spec: spec, Commands: [][]string{r.argv}, Environ: a.environ()}, nil
 }
 
 // foregroundTask is a task that this program waits for. Goroutines of signals and keys may call its

@@ -70,7 +70,9 @@ func (a *app) setSecret(ctx context.Context, req api.SecretRequest, from string)
 	if req.From, err = secrets.Parse(from); err != nil {
 		return agentbox.Errorf(agentbox.Invalid, "%w", err)
 	}
-	req.PolicyRef = a.policyRef("")
+	if req.PolicyRef, err = a.policyRef(ctx, ""); err != nil && !req.Everywhere {
+		return err
+	}
 	s, err := a.storeSecret(ctx, req)
 	if err != nil {
 		return err
@@ -140,7 +142,11 @@ func (a *app) secretLs() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the secrets of this repository's boxes, without their values",
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			return callAndReport(ctx, a, api.ListSecrets, a.policyRef(""), func(list []api.SecretInfo) facts {
+			ref, err := a.policyRef(ctx, "")
+			if err != nil {
+				return err
+			}
+			return callAndReport(ctx, a, api.ListSecrets, ref, func(list []api.SecretInfo) facts {
 				return listed(list, []string{"NAME", "FROM", "TO", "HEADER", "FOR", "PROBLEM"}, func(s api.SecretInfo) (string, []string) {
 					// A secret belongs to one project or to all. One name may be in both.
 					scope := "all repositories"
@@ -160,7 +166,11 @@ func (a *app) secretRm() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "remove a secret, so that no box can use it", ArgsUsage: "NAME",
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			s, err := call(ctx, a, api.RemoveSecret, api.SecretRef{PolicyRef: a.policyRef(""), Name: cmd.Args().First()})
+			ref, err := a.policyRef(ctx, "")
+			if err != nil {
+				return err
+			}
+			s, err := call(ctx, a, api.RemoveSecret, api.SecretRef{PolicyRef: ref, Name: cmd.Args().First()})
 			if err != nil {
 				return err
 			}

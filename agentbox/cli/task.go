@@ -87,18 +87,19 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 	if err := s.check(argv); err != nil {
 		return err
 	}
-	dir, err := currentDir()
-	if err != nil {
-		return err
-	}
-	s.req.Spec.Directory, s.req.Environ = dir, environ()
 	// Our environment decides what auto means, now; the daemon's may differ.
-	if kind := os.Getenv("AGENTBOX_ISOLATION"); s.req.Spec.Isolation == "" && kind != "" {
+	if kind := os.Getenv(isolationEnv); s.req.Spec.Isolation == "" && kind != "" {
 		s.req.Spec.Isolation = agentbox.Isolation(kind)
 	}
+	var err error
 	if s.req.Commands, err = s.commands(argv); err != nil {
 		return err
 	}
+	c, err := a.checkout(ctx)
+	if err != nil {
+		return err
+	}
+	s.req.Spec.Directory, s.req.Spec.Source, s.req.Environ = c.directory, c.source, a.environ()
 	// This comes after the other checks, because it may ask at the terminal.
 	if err := a.taskOfAgent(ctx, &s); err != nil {
 		return err

@@ -88,16 +88,18 @@ func (a *app) sourceOf(ctx context.Context, task string) (api.CapturedSource, er
 // up creates or finds the box of the current directory. If it created it, it says so on standard
 // error, with the time that took.
 func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error) {
-	dir, err := currentDir()
+	c, err := a.checkout(ctx)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	// The daemon's own are those of the command that started it.
-	req.Directory, req.Environ = dir, environ()
+	req.Directory, req.Source, req.Environ = c.directory, c.source, a.environ()
 	start := time.Now()
 	resp, err := call(ctx, a, api.Up, req)
 	if err == nil && resp.Created && !a.quiet {
 		fmt.Fprintf(a.stderr, "box %s (%s) ready in %s\n", resp.Box.Name, resp.Box.ID, tookText(time.Since(start)))
+	}
+	if err == nil && a.host != "" {
+		err = a.reportArrived(ctx, resp.Box.ID)
 	}
 	return resp, err
 }

@@ -73,6 +73,30 @@ func (s sources) of(ctx context.Context, directory string) (c source.Captured, r
 	return c, agentbox.SourceRef{Digest: c.Digest(), Directory: repo.Root, Subdir: repo.Subdir}, release, err
 }
 
+// inSource serves a call about a checkout, for which a source may stand.
+func inSource[Req, Resp any, P interface {
+	*Req
+	api.InSource
+}](s sources, f api.Func[Req, Resp]) api.Func[Req, Resp] {
+	return func(ctx context.Context, req Req, progress agentbox.Progress) (resp Resp, err error) {
+		directory, ref := P(&req).Checkout()
+		if ref == nil {
+			return f(ctx, req, progress)
+		}
+		c, release, err := s.Open(ctx, ref.Digest)
+		if err != nil {
+			return resp, err
+		}
+		defer release()
+		*directory = c.Directory(ref.Subdir)
+		resp, err = f(ctx, req, progress)
+		if report, ok := any(&resp).(*api.PolicyReport); ok && err == nil {
+			report.Directory = ref.Directory // where the user has it
+		}
+		return resp, err
+	}
+}
+
 func describeSource(c source.Captured, ref agentbox.SourceRef) api.CapturedSource {
 	repo := c.Repo()
 	return api.CapturedSource{Source: ref, Project: c.Project(), Branch: repo.Branch, Commit: repo.Commit, Notes: c.Notes()}

@@ -52,7 +52,7 @@ func (p policyBoxes) Running() []egress.Box {
 // SetApproved implements egress.Boxes.
 func (p policyBoxes) SetApproved(root, branch, document string) error {
 	for _, b := range p.boxes.all() {
-		if rec := b.record(); rec.Phase == phaseReady && rec.Box.Directory == root && rec.Box.Branch == branch {
+		if rec := b.record(); rec.Phase == phaseReady && rec.root(p.boxes.home) == root && rec.Box.Branch == branch {
 			if err := b.setApproved(p.boxes.home, document); err != nil {
 				return err
 			}

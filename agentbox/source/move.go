@@ -139,6 +139,10 @@ func (s *Store) Import(ctx context.Context, r io.Reader) (c Captured, release fu
 	if err != nil {
 		return c, nil, err
 	}
+	if c, release, err := s.Open(ctx, d); err == nil {
+		_, err = io.Copy(io.Discard, in)
+		return c, release, err
+	}
 	dir, err := os.MkdirTemp(s.Dir, newPrefix)
 	if err != nil {
 		return c, nil, agentbox.MarkNoSpace(err)

@@ -67,6 +67,9 @@ func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.
 // Build makes the image of a directory's configuration, for `image build`; with Update it replaces
 // the pin. A directory outside of a checkout is its own root.
 func (r Recipes) Build(ctx context.Context, req api.ImageBuildRequest, progress agentbox.Progress) (api.Image, error) {
+	if req.Source != nil && req.Update {
+		return api.Image{}, agentbox.Errorf(agentbox.Invalid, "the pin of a checkout on another machine cannot be replaced").WithHint("agentbox image build --update, without --host")
+	}
 	cfg, err := config.Load(ctx, req.Directory)
 	if err != nil {
 		return api.Image{}, err
@@ -83,7 +86,7 @@ func (r Recipes) Build(ctx context.Context, req api.ImageBuildRequest, progress 
 	if err != nil {
 		return api.Image{}, err
 	}
-	img, err := r.Ensure(ctx, review, cfg, Pins{Update: req.Update}, progress)
+	img, err := r.Ensure(ctx, review, cfg, Pins{Update: req.Update, Elsewhere: req.Source != nil}, progress)
 	if err != nil {
 		return api.Image{}, err
 	}
