@@ -1,6 +1,7 @@
 package agentbox
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -72,4 +73,64 @@ func CheckIsolation(name Isolation) error {
 		return nil
 	}
 	return Errorf(Invalid, "%q is not a kind of isolation", name).WithHint("use %s", IsolationWords())
+}
+
+// Alternative is a kind that isolates more than the one that a box gets, or is faster.
+type Alternative struct {
+	Kind     Isolation `json:"kind"`
+	Stronger bool      `json:"stronger,omitempty"`
+	Faster   bool      `json:"faster,omitempty"`
+	// Missing is why it does not work on this host; "" where it is enough to ask for it.
+	Missing string `json:"missing,omitempty"`
+	Hint    string `json:"hint,omitempty"` // what to do about it
+}
+
+// Relation says how it compares with what a box gets.
+func (a Alternative) Relation() string {
+	switch {
+	case a.Stronger && a.Faster:
+		return "better"
+	case a.Stronger:
+		return "stronger"
+	}
+	return "faster"
+}
+
+// String says what it needs.
+func (a Alternative) String() string {
+	text := a.Ask()
+	if a.Missing != "" {
+		text = "it does not work here: " + a.Missing
+	}
+	if a.Hint != "" {
+		text += " (" + a.Hint + ")"
+	}
+	return string(a.Kind) + ": " + text
+}
+
+// Ask is how to get it where it works.
+func (a Alternative) Ask() string {
+	if !KindOf(a.Kind).Auto {
+		return "--isolation " + string(a.Kind) + ", for code that you trust"
+	}
+	return "--isolation " + string(a.Kind)
+}
+
+// Lack is something that a repository visibly needs and boxes of its kind do not have.
+type Lack struct {
+	What    string `json:"what"`
+	File    string `json:"file"` // that shows it, relative to the repository's root
+	Instead string `json:"instead"`
+}
+
+// LacksText is the line about what boxes of a kind lack, "" for nothing.
+func LacksText(kind Isolation, lacks []Lack) string {
+	var each []string
+	for _, l := range lacks {
+		each = append(each, fmt.Sprintf("%s (%s): %s", l.What, l.File, l.Instead))
+	}
+	if len(each) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s lacks what this repository seems to need: %s", kind, strings.Join(each, "; "))
 }

@@ -94,7 +94,10 @@ type UpPlan struct {
 	Box       string             `json:"box,omitempty"` // if it exists already
 	Isolation agentbox.Isolation `json:"isolation"`
 	Reason    string             `json:"reason,omitempty"` // why this isolation
-	Steps     []UpStep           `json:"steps"`            // in order
+	// Alternatives are stronger or faster kinds. Lacks is what this kind has not for the repository.
+	Alternatives []agentbox.Alternative `json:"alternatives,omitempty"`
+	Lacks        []agentbox.Lack        `json:"lacks,omitempty"`
+	Steps        []UpStep               `json:"steps"` // in order
 }
 
 // UpStep is one step of up. How is one of the words below. For UpEnsureRunning it is the state of

@@ -69,7 +69,9 @@ func benchProject(ctx context.Context, r *bench.Run, o bench.ProjectOptions) err
 	if err != nil {
 		return err
 	}
-	return r.MeasureProject(ctx, dir, o)
+	err = r.MeasureProject(ctx, dir, o)
+	keepBench(dir, r.Report)
+	return err
 }
 
 // benchVerbs are the benchmarks that users run.

@@ -43,6 +43,8 @@ type explained struct {
 	// Write is an agentbox.yaml with the same content, if the repository has none.
 	Write string     `json:"write,omitempty"`
 	Plan  api.UpPlan `json:"plan"`
+	// Bench is how its commands compared with the machine when `bench` ran here last.
+	Bench []string `json:"bench,omitempty"`
 }
 
 // explain is `up --explain`: it shows what was detected, from which file, what to write to change
@@ -50,7 +52,7 @@ type explained struct {
 // same code as the daemon, but the plan comes from the daemon, because only it knows the boxes and
 // what is cached. --json prints an explained.
 func (a *app) explain(ctx context.Context, req api.UpRequest) error {
-	_, cfg, err := loadConfig(ctx, req.Devcontainer)
+	dir, cfg, err := loadConfig(ctx, req.Devcontainer)
 	if err != nil {
 		return err
 	}
@@ -67,6 +69,7 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	if e.Plan, err = call(ctx, a, api.PlanUp, req); err != nil {
 		return err
 	}
+	e.Bench = benchLines(dir)
 	return a.report(facts{value: e, text: e.text()})
 }
 
@@ -113,6 +116,15 @@ func (e explained) text() string {
 		box = e.Plan.Box
 	}
 	fmt.Fprintf(&b, "box            %s\nisolation      %s: %s\n", box, e.Plan.Isolation, e.Plan.Reason)
+	for _, other := range e.Plan.Alternatives {
+		fmt.Fprintf(&b, "%-14s %s\n", other.Relation(), other)
+	}
+	for _, line := range e.Bench {
+		fmt.Fprintf(&b, "measured       %s\n", line)
+	}
+	if text := agentbox.LacksText(e.Plan.Isolation, e.Plan.Lacks); text != "" {
+		fmt.Fprintf(&b, "warning        %s\n", text)
+	}
 	for i, step := range e.Plan.Steps {
 		fmt.Fprintf(&b, "%-14s %s\n", fmt.Sprintf("step %d", i+1), stepText(step))
 	}

@@ -76,6 +76,9 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	} else {
 		m.boxes.reportUnread(progress) // one of them may be the box that the user expects
 		progress.Note(u.Kind.String())
+		if text := agentbox.LacksText(u.Kind.Kind, isolation.Lacks(u.Kind.Kind, u.Repo.Root)); text != "" && !u.Request.Task {
+			progress.Note(text)
+		}
 		u.rec = u.newRecord(key)
 	}
 	if err := m.execute(ctx, u, p, progress); err != nil {
@@ -99,12 +102,19 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 		return api.UpPlan{}, err
 	}
 	if u.b != nil {
-		return api.UpPlan{Box: u.Box.Name, Isolation: u.Box.Isolation, Reason: u.Box.Reason, Steps: p}, nil
+		out := api.UpPlan{Box: u.Box.Name, Isolation: u.Box.Isolation, Reason: u.Box.Reason, Steps: p}
+		return m.compareKinds(ctx, u, isolation.Choice{Kind: u.Box.Isolation, Facts: place.Facts{Hardware: u.Box.Accel != "" && u.Box.Accel != "tcg"}}, out), nil
 	}
 	u.rec = u.newRecord("")
 	u.Found = m.lookUpParts(ctx, u, p)
 	p, err = plan.Up(u.Facts)
-	return api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}, err
+	return m.compareKinds(ctx, u, u.Kind, api.UpPlan{Isolation: u.Kind.Kind, Reason: u.Kind.Reason, Steps: p}), err
+}
+
+// compareKinds adds to a plan what other kinds would be for its repository.
+func (m *Manager) compareKinds(ctx context.Context, u *creation, has isolation.Choice, p api.UpPlan) api.UpPlan {
+	p.Alternatives, p.Lacks = m.Kinds().Alternatives(ctx, has), isolation.Lacks(has.Kind, u.Repo.Root)
+	return p
 }
 
 // read gathers what the caller asks for: the source, its configuration and the flags. proj is its

@@ -139,6 +139,21 @@ func (doc Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diag
 			last.OK, last.Detail = true, "not here, and not needed: "+last.Detail
 		}
 	}
+	if err == nil {
+		d.compare(chosen.Kind, doc.Chooser.Alternatives(ctx, chosen))
+	}
+}
+
+// compare adds to the rows of kinds how they compare with the one that a new box gets.
+func (d *diagnosis) compare(chosen agentbox.Isolation, others []agentbox.Alternative) {
+	for _, other := range others {
+		i := slices.IndexFunc(d.checks, func(c api.Check) bool { return c.Name == string(other.Kind) })
+		if text := other.Relation() + " than " + string(chosen); other.Missing == "" {
+			d.checks[i].Detail += "; " + text + ": " + other.Ask()
+		} else {
+			d.checks[i].Detail += "; it would be " + text
+		}
+	}
 }
 
 // factsText is what a driver found out about the host, in one line.
