@@ -22,8 +22,12 @@ const (
 	// Unavailable: the other side (a machine, a supervisor, the daemon or a peer) does not answer.
 	// A retry may help.
 	Unavailable Code = "unavailable"
-	Timeout     Code = "timeout"  // a limit was reached
-	Internal    Code = "internal" // anything else: a bug, or an unforeseen host error
+	Timeout     Code = "timeout" // a limit was reached
+	// The last three are of the door for other programs (agentbox serve).
+	Unauthorized Code = "unauthorized" // no token that is valid now
+	Forbidden    Code = "forbidden"    // the token is not for this
+	Busy         Code = "busy"         // too many requests; a later one may be served
+	Internal     Code = "internal"     // anything else: a bug, or an unforeseen host error
 )
 
 // Error is what a user sees: what failed, on what, and what to do next. Message is one line without

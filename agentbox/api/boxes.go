@@ -220,6 +220,8 @@ var (
 	Status = Endpoint[None, DaemonStatus]{"/v1/status"}
 	// Shutdown makes the daemon stop after the calls in progress. Boxes go on.
 	Shutdown = Endpoint[None, None]{"/v1/shutdown"}
+	// Changes writes a line at once, and then each time that boxes or tasks may have changed.
+	Changes = Download[None]{"/v1/changes"}
 	// DaemonLog returns the daemon's own log.
 	DaemonLog = Download[LogRequest]{"/v1/daemon/log"}
 	// Prune removes what is no longer needed.

@@ -9,15 +9,18 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"agentbox/agentbox"
 )
 
-// Client calls the endpoints that are served on one Unix socket. Several goroutines may use it at
+// Client calls the endpoints of one server, at a Unix socket as a rule. Several goroutines may use it at
 // once. It has no timeout of its own, because some calls take minutes: cancel the context of a call
 // to end it.
 type Client struct {
-	socket string
+	socket string // or another name of the server, for errors
+	base   string // URL without a path
+	token  string // for a server that wants one
 	dial   func(context.Context) (net.Conn, error)
 	http   http.Client
 }
@@ -27,8 +30,19 @@ func NewClient(socket string) *Client {
 	dial := func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
+	return NewClientOver(socket, dial)
+}
+
+// NewClientOver returns a client of a server that dial leads to; name is for errors.
+func NewClientOver(name string, dial func(context.Context) (net.Conn, error)) *Client {
 	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
-	return &Client{socket: socket, dial: dial, http: http.Client{Transport: transport}}
+	return &Client{socket: name, base: "http://localhost", dial: dial, http: http.Client{Transport: transport}}
+}
+
+// NewClientOf returns a client of the public part of this API, which `agentbox serve` serves at a
+// URL such as http://127.0.0.1:7070. It has no tunnels.
+func NewClientOf(base, token string) *Client {
+	return &Client{socket: base, base: strings.TrimSuffix(base, "/"), token: token, http: http.Client{Transport: &http.Transport{DisableCompression: true}}}
 }
 
 // Close closes idle connections. Calls in progress go on.
@@ -40,7 +54,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // connection close.
 func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], req Req, progress agentbox.Progress) (Resp, error) {
 	var zero Resp
-	r, err := newRequest(ctx, e.Path, req)
+	r, err := c.newRequest(ctx, e.Path, req)
 	if err != nil {
 		return zero, err
 	}
@@ -53,7 +67,7 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 }
 
 // newRequest returns the HTTP request of any call.
-func newRequest(ctx context.Context, path string, req any) (*http.Request, error) {
+func (c *Client) newRequest(ctx context.Context, path string, req any) (*http.Request, error) {
 	if err := checkText(req); err != nil {
 		return nil, err
 	}
@@ -61,7 +75,16 @@ func newRequest(ctx context.Context, path string, req any) (*http.Request, error
 	if err != nil {
 		return nil, err
 	}
-	return http.NewRequestWithContext(ctx, http.MethodPost, "http://agentbox"+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Invalid, "%w", err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", contentType+", "+bytesType)
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return r, nil
 }
 
 // send sends a request and returns the beginning of its answer, whose body the caller closes.
@@ -80,7 +103,7 @@ func (c *Client) send(r *http.Request) (*http.Response, error) {
 // knows returns an error if the server does not know a path. It then answers in plain text, while
 // an answer of ours has our content type.
 func (c *Client) knows(path string, resp *http.Response) error {
-	if resp.StatusCode != http.StatusNotFound || resp.Header.Get("Content-Type") == contentType {
+	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusNotFound || kind == contentType || kind == "application/json" {
 		return nil
 	}
 	return agentbox.Errorf(agentbox.Unavailable, "the process at %s does not know %s", c.socket, path).
@@ -147,7 +170,7 @@ func (c *Client) unreachable(ctx context.Context, path string, err error) error 
 // plain HTTP, so curl or a scraper can ask as well.
 func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 	const path = "/metrics"
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agentbox"+path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
 		return err
 	}

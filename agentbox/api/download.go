@@ -29,21 +29,29 @@ const (
 // HandleDownload registers f for a download. What Handle says of requests is true of these, too.
 func HandleDownload[Req any](mux *http.ServeMux, s Download[Req], f DownloadFunc[Req]) {
 	mux.HandleFunc("POST "+s.Path, func(w http.ResponseWriter, r *http.Request) {
-		req, err := readRequest[Req](w, r)
-		out := &bytesWriter{w: w}
-		if err == nil {
-			err = f(r.Context(), req, out)
-		}
-		switch {
-		case err != nil && !out.begun:
-			newStream[None](w).fail(shutdownError(r.Context(), err))
-		case err != nil:
-			text, _ := json.Marshal(agentbox.AsError(shutdownError(r.Context(), err)))
-			w.Header().Set(errorTrailer, string(text))
-		case !out.begun:
-			out.begin()
-		}
+		AnswerBytes(w, r, func(out io.Writer) error {
+			req, err := readRequest[Req](w, r)
+			if err != nil {
+				return err
+			}
+			return f(r.Context(), req, out)
+		})
 	})
+}
+
+// AnswerBytes answers one request with the bytes that f writes.
+func AnswerBytes(w http.ResponseWriter, r *http.Request, f func(io.Writer) error) {
+	out := &bytesWriter{w: w}
+	err := f(out)
+	switch {
+	case err != nil && !out.begun:
+		newStream[None](w).fail(shutdownError(r.Context(), err))
+	case err != nil:
+		text, _ := json.Marshal(agentbox.AsError(shutdownError(r.Context(), err)))
+		w.Header().Set(errorTrailer, string(text))
+	case !out.begun:
+		out.begin()
+	}
 }
 
 // bytesWriter writes the body of a download.
@@ -71,7 +79,7 @@ func (b *bytesWriter) Write(p []byte) (int, error) {
 // Read calls a download and writes its bytes to w until it ends. Errors are those of Call; one of w
 // is returned as it is. If the server dies, the error is Unavailable, although bytes have arrived.
 func Read[Req any](ctx context.Context, c *Client, s Download[Req], req Req, w io.Writer) error {
-	r, err := newRequest(ctx, s.Path, req)
+	r, err := c.newRequest(ctx, s.Path, req)
 	if err != nil {
 		return err
 	}

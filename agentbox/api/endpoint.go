@@ -37,33 +37,39 @@ type frame[Resp any] struct {
 	Error  *agentbox.Error `json:"error,omitempty"`
 }
 
-// maxRequest bounds a request body. Callers are the same user on the same machine, so this only
-// stops accidents.
-const maxRequest = 4 << 20
+// MaxRequest bounds a request body. Most callers are the same user on the same machine, whose
+// accidents it stops.
+const MaxRequest = 4 << 20
 
 // Handle registers f for an endpoint. A request that is not JSON of type Req, or is too long, is
 // Invalid and never reaches f. Unknown fields are ignored, because a newer client may have sent
 // them.
 func Handle[Req, Resp any](mux *http.ServeMux, e Endpoint[Req, Resp], f Func[Req, Resp]) {
 	mux.HandleFunc("POST "+e.Path, func(w http.ResponseWriter, r *http.Request) {
-		out := newStream[Resp](w)
-		req, err := readRequest[Req](w, r)
-		if err != nil {
-			out.fail(err)
-			return
-		}
-		resp, err := f(r.Context(), req, out.event)
-		if err != nil {
-			out.fail(shutdownError(r.Context(), err))
-			return
-		}
-		out.send(frame[Resp]{Result: &resp})
+		Answer(w, r, func(progress agentbox.Progress) (resp Resp, err error) {
+			req, err := readRequest[Req](w, r)
+			if err != nil {
+				return resp, err
+			}
+			return f(r.Context(), req, progress)
+		})
 	})
+}
+
+// Answer answers one request with what f sends and returns.
+func Answer[Resp any](w http.ResponseWriter, r *http.Request, f func(agentbox.Progress) (Resp, error)) {
+	out := newStream[Resp](w)
+	resp, err := f(out.event)
+	if err != nil {
+		out.fail(shutdownError(r.Context(), err))
+		return
+	}
+	out.send(frame[Resp]{Result: &resp})
 }
 
 // readRequest reads the body of a request. One that is not JSON of type Req is Invalid.
 func readRequest[Req any](w http.ResponseWriter, r *http.Request) (req Req, err error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	if err == nil && !utf8.Valid(body) {
 		err = errors.New("it is not UTF-8") // which the decoder would change
 	}
@@ -130,7 +136,7 @@ func (s *stream[Resp]) fail(err error) {
 	s.mu.Lock()
 	if !s.started {
 		s.begin()
-		s.w.WriteHeader(statusOf(e.Code))
+		s.w.WriteHeader(StatusOf(e.Code))
 	}
 	s.mu.Unlock()
 	s.send(frame[Resp]{Error: e})

@@ -99,7 +99,7 @@ func (s *streamWriter) Write(p []byte) (int, error) {
 
 // Stream calls a path of HandleStream. The caller closes the answer. Errors are those of Call.
 func (c *Client) Stream(ctx context.Context, path string, d agentbox.Digest, in io.Reader) (io.ReadCloser, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agentbox"+path+"?digest="+d.String(), in)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path+"?digest="+d.String(), in)
 	if err != nil {
 		return nil, err
 	}

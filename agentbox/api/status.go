@@ -18,10 +18,14 @@ var statuses = map[agentbox.Code]int{
 	agentbox.Corrupt:     http.StatusUnprocessableEntity,
 	agentbox.Unavailable: http.StatusServiceUnavailable,
 	agentbox.Timeout:     http.StatusGatewayTimeout,
+
+	agentbox.Unauthorized: http.StatusUnauthorized,
+	agentbox.Forbidden:    http.StatusForbidden,
+	agentbox.Busy:         http.StatusTooManyRequests,
 }
 
-// statusOf returns 500 for a code that is not in the table, such as Internal.
-func statusOf(code agentbox.Code) int {
+// StatusOf returns 500 for a code that is not in the table, such as Internal.
+func StatusOf(code agentbox.Code) int {
 	if s, ok := statuses[code]; ok {
 		return s
 	}

@@ -13,7 +13,7 @@ func TestHTTPStatuses(t *testing.T) {
 		agentbox.Missing: 424, agentbox.Internal: 500, agentbox.Unavailable: 503, agentbox.Timeout: 504, agentbox.NoSpace: 507,
 		"a code of a later version": http.StatusInternalServerError,
 	} {
-		if got := statusOf(code); got != want {
+		if got := StatusOf(code); got != want {
 			t.Errorf("%s is %d, want %d", code, got, want)
 		}
 	}

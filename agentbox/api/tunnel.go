@@ -77,7 +77,7 @@ func copyAndEnd(to net.Conn, from io.Reader) {
 
 // DialTunnel opens a tunnel. The connection outlives ctx, which bounds only the dialling.
 func DialTunnel[Req any](ctx context.Context, c *Client, t Tunnel[Req], req Req) (net.Conn, error) {
-	r, err := newRequest(ctx, t.Path, req)
+	r, err := c.newRequest(ctx, t.Path, req)
 	if err != nil {
 		return nil, err
 	}

@@ -182,6 +182,7 @@ const (
 	catInside    = "inside a box"
 	catLifecycle = "states of a box"
 	catHost      = "this machine"
+	catFaces     = "for other programs"
 	catPolicy    = "what boxes may do"
 )
 
@@ -206,6 +207,8 @@ func (a *app) verbs() []verb {
 		{"checkpoint", a.checkpointCommand}, {"rollback", a.rollbackCommand},
 		// These control what boxes may do and which secrets they may use.
 		{"policy", a.policyCommand}, {"secret", a.secretCommand},
+		// These let other programs and a browser use boxes.
+		{"serve", a.serveCommand}, {"ui", a.uiCommand}, {"token", a.tokenCommand},
 		// These are about this machine rather than one box.
 		{"init", a.initCommand}, {"host", a.hostCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"lima", a.limaCommand}, {"service", a.serviceCommand},
 		{"prune", a.pruneCommand}, {"doctor", a.doctorCommand}, {"bench", a.benchCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand},

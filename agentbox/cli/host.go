@@ -21,12 +21,7 @@ func (a *app) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Category: catHost, Usage: "run the daemon of this home; other commands start it when they need it",
 		Action: func(context.Context, *cli.Command) error {
-			program, args, err := a.here.Program()
-			if err != nil {
-				return err
-			}
-			// From here on this process is the daemon, for who watches it: systemd, for example.
-			return agentbox.Errorf(agentbox.Missing, "cannot run %s: %w", program, syscall.Exec(program, args, os.Environ()))
+			return a.become("daemon")
 		},
 		Commands: []*cli.Command{
 			{Name: "status", Usage: "show whether the daemon runs", Action: a.daemonStatus},
@@ -36,6 +31,15 @@ func (a *app) daemonCommand() *cli.Command {
 			{Name: "metrics", Usage: "print metrics in the Prometheus text format (AGENTBOX_METRICS=127.0.0.1:PORT serves them)", Action: a.daemonMetrics},
 		},
 	}
+}
+
+// become makes this process the daemon's program, for who watches it: systemd, for example.
+func (a *app) become(verb string, more ...string) error {
+	program, args, err := a.here.Program(verb)
+	if err != nil {
+		return err
+	}
+	return agentbox.Errorf(agentbox.Missing, "cannot run %s: %w", program, syscall.Exec(program, append(args, more...), os.Environ()))
 }
 
 // daemonStatus is `daemon status`. It does not start a daemon, because the question is whether one

@@ -55,6 +55,8 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 var onlyHere = map[string]string{
 	"daemon":       "agentbox daemon start starts the one there",
 	"bench":        "run it there",
+	"serve":        "run it there, and reach it by ssh -L",
+	"ui":           "run it there, and reach it by ssh -L",
 	"service":      "run it there",
 	"image export": "run it there",
 	"image import": "run it there",

@@ -47,6 +47,7 @@ var argumentsBy = map[string]arguments{
 	"DIGEST|KEY|NAME":                  {1, 1, "one digest or name", "agentbox cache ls lists them"},
 	"DIGEST|KEY|NAME|IMAGE":            {1, 1, "one digest or name", "agentbox cache ls lists them"},
 	"TOKEN":                            {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
+	"ID|NAME":                          {1, 1, "one token", "agentbox token ls lists them"},
 	"PEER|NAME":                        {1, 1, "one machine", "agentbox mesh peers lists them"},
 	"URL|HOST[:PORT]":                  {1, 1, "one URL", "for example: agentbox policy check https://example.com/"},
 	"RULE...":                          {1, unbounded, "at least one rule", "for example: agentbox policy allow example.com"},

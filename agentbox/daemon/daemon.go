@@ -55,6 +55,7 @@ type daemon struct {
 	queue   *task.Queue
 	sources sources
 	stop    context.CancelFunc
+	changes *changes
 
 	artifacts  artifacts
 	checks     checks
@@ -126,11 +127,13 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	if hosting.Sources, err = source.OpenStore(cfg.Home.Sources()); err != nil {
 		return nil, errors.Join(err, shared.close())
 	}
+	changes := new(changes)
+	hosting.Changed = changes.Announce
 	manager, err := host.New(hosting)
 	if err != nil {
 		return nil, errors.Join(err, shared.close())
 	}
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, sources: sources{hosting.Sources}}
+	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, sources: sources{hosting.Sources}, changes: changes}
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: manager.Kinds(), Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
@@ -142,7 +145,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, HasRoom: manager.Capacity.HasRoom, Log: cfg.Log,
+		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce, Log: cfg.Log,
 	})
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.

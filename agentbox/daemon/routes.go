@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/token"
 )
 
 // handler serves the whole API of the daemon, with one line for each call. To find out what a verb
@@ -16,6 +17,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Shutdown, d.shutdown)
 	api.HandleDownload(mux, api.DaemonLog, d.log)
 	api.Handle(mux, api.Doctor, d.doctor)
+	api.HandleDownload(mux, api.Changes, d.changes.follow)
 	api.Handle(mux, api.Prune, d.prune)
 	api.Handle(mux, api.ShowResources, d.resources)
 
@@ -45,6 +47,8 @@ func (d *daemon) handler() http.Handler {
 
 	// Jobs, tasks and sources register their own calls, each beside its code.
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
+	inside{jobs{home: d.cfg.Home, boxes: boxes}}.handle(mux)
+	tokens{&token.Store{Path: d.cfg.Home.Tokens()}, boxes, d.tasks()}.handle(mux)
 	d.tasks().handle(mux)
 	d.artifacts.handle(mux)
 	d.sources.handle(mux)
@@ -76,5 +80,5 @@ func (d *daemon) handler() http.Handler {
 	// The store, and the team.
 	d.entries().Handle(mux)
 	d.membership().Handle(mux)
-	return mux
+	return d.changes.around(mux)
 }

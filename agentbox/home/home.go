@@ -15,6 +15,7 @@ import (
 //	daemon.log
 //	ssh_config              what `ssh-config --install` has ~/.ssh/config include
 //	rates.yaml              the user's price table, see agentbox/cost
+//	tokens.json             the tokens of other programs, by their hashes; see agentbox/token
 //	agents/NAME.yaml        the user's own profiles of agents
 //	host/                   what drivers know about this host, and from which registries.json packages come
 //	host/toolchains/<key>.json  how a set of tools was installed, and the image that has it
@@ -189,6 +190,9 @@ func (h Home) Toolchain(key string) string {
 
 // Agents is the directory of the user's own profiles of agents, NAME.yaml each.
 func (h Home) Agents() string { return filepath.Join(h.Dir, "agents") }
+
+// Tokens is the tokens of other programs.
+func (h Home) Tokens() string { return filepath.Join(h.Dir, "tokens.json") }
 
 // Rates is the user's own price table; see agentbox/cost.
 func (h Home) Rates() string { return filepath.Join(h.Dir, "rates.yaml") }

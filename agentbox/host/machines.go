@@ -23,6 +23,7 @@ type machines struct {
 	log      *slog.Logger
 	ctx      context.Context // of the daemon; following ends with it
 	running  *sync.WaitGroup // goroutines that follow
+	changed  func()          // a machine has ended; may be nil
 }
 
 // policyEnforcer has the policies of boxes (egress.Policies). Enforce must have succeeded before a
@@ -253,6 +254,9 @@ func (m *machines) onExit(b *box, p place.Place) {
 	})
 	m.log.Info("machine ended", "box", rec.Box.ID, "end", end, "known", known)
 	m.persistEnd(b)
+	if m.changed != nil {
+		m.changed()
+	}
 	if !known {
 		m.reclaimAfterKill(b)
 	}

@@ -62,6 +62,8 @@ type Config struct {
 	Team       Team // nil: this machine is in no team
 	Pool       int  // machines kept ready per key (Box.Template); -1 sizes it by this machine
 	Log        *slog.Logger
+	// Changed is called when a machine has ended; it must not block. nil: nobody looks.
+	Changed func()
 }
 
 // PlaceParts is what places need of a Manager.
@@ -203,7 +205,7 @@ func (m *Manager) makePolicyParts(cfg Config) {
 // makeBoxParts makes the parts that create boxes and through which boxes are used. All of them
 // exist even if it fails.
 func (m *Manager) makeBoxParts(cfg Config) (err error) {
-	m.machines = &machines{home: cfg.Home, disk: m.disk, policies: m.Policies, log: cfg.Log, ctx: m.ctx, running: &m.running}
+	m.machines = &machines{home: cfg.Home, disk: m.disk, policies: m.Policies, log: cfg.Log, ctx: m.ctx, running: &m.running, changed: cfg.Changed}
 	if m.places, err = cfg.Places(PlaceParts{m.Images, m.ctx, m.running.Go}); m.places.Templates != nil {
 		m.templates = m.places.Templates
 	}

@@ -100,9 +100,9 @@ func (h Here) Stop(ctx context.Context) error {
 	return h.stop(ctx, client, st.PID)
 }
 
-// Program unpacks the daemon that this program carries. args are its arguments, the name included:
-// what it has to know of this program.
-func (h Here) Program() (path string, args []string, err error) {
+// Program unpacks the daemon that this program carries, for a verb that it carries out. args are its
+// arguments, the name included: what it has to know of this program.
+func (h Here) Program(verb string) (path string, args []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", nil, err
@@ -111,7 +111,7 @@ func (h Here) Program() (path string, args []string, err error) {
 		return "", nil, err
 	}
 	path, err = programs.Daemon(h.home.Programs())
-	return path, []string{"agentbox", "daemon", "-client", self, "-build", h.build}, err
+	return path, []string{"agentbox", verb, "-client", self, "-build", h.build}, err
 }
 
 // Log writes the daemon's log, also if it does not run: the log then says why. The daemon gets this

@@ -49,7 +49,7 @@ func (h Here) start(ctx context.Context, client *api.Client) error {
 // open. Its output goes to the home's log. It returns the daemon's process ID. If the daemon ends
 // while we watch, died receives the reason.
 func (h Here) spawn() (pid int, died <-chan error, err error) {
-	program, args, err := h.Program()
+	program, args, err := h.Program("daemon")
 	if err != nil {
 		return 0, nil, err
 	}

@@ -104,6 +104,8 @@ type Config struct {
 	// HasRoom tells whether there is room for one more box beside those of running tasks. It is
 	// called with the queue's lock held, and must not call the queue.
 	HasRoom func(running []Need, next Need) bool
+	// Changed is called when a task has begun or ended; it must not block. nil: nobody looks.
+	Changed func()
 	Log     *slog.Logger
 }
 
@@ -182,10 +184,17 @@ func (q *Queue) scan() (again bool) {
 
 // announce tells those who wait for tasks to look again.
 func (q *Queue) announce() {
+	q.look()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	close(q.changed)
 	q.changed = make(chan struct{})
+}
+
+func (q *Queue) look() {
+	if q.Changed != nil {
+		q.Changed()
+	}
 }
 
 // removalEvery is how often a box that is being removed is looked for. It cannot be found before its
@@ -239,6 +248,7 @@ func (q *Queue) begin(t agentbox.Task) {
 			q.announce()
 			q.wake.Notify()
 		}()
+		q.look()
 		q.runAttempt(q.ctx, rec)
 	})
 	if !begun {

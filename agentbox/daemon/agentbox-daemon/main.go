@@ -1,5 +1,6 @@
 // Command agentbox-daemon is the daemon of a home. The command line carries it (agentbox/programs)
-// and starts it as `agentbox daemon`; it is no program for people.
+// and starts it as `agentbox daemon`; it is no program for people. The same program is `agentbox serve`
+// and `agentbox ui`, in a process of their own.
 package main
 
 import (
@@ -16,15 +17,23 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/daemon"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/serve"
 )
 
 func main() { os.Exit(exitCode(run())) }
 
-// run serves until it is told to stop. Its arguments are those of cli/host.go.
+// run serves until it is told to stop. Its arguments are those of reach.Here.Program, and behind them
+// those of cli/serve.go.
 func run() error {
-	flags := flag.NewFlagSet("agentbox daemon", flag.ContinueOnError)
+	flags := flag.NewFlagSet("agentbox "+os.Args[1], flag.ContinueOnError)
 	client := flags.String("client", "", "path of the program that users run")
 	build := flags.String("build", "", "identifies the build of that program")
+	door := serve.Config{Out: os.Stdout}
+	flags.StringVar(&door.Listen, "listen", "", "address")
+	flags.Func("name", "name of this machine", func(name string) error { door.Names = append(door.Names, name); return nil })
+	flags.StringVar(&door.Cert, "tls-cert", "", "file")
+	flags.StringVar(&door.Key, "tls-key", "", "file")
+	flags.BoolVar(&door.Quiet, "quiet", false, "print the address only")
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		return err
 	}
@@ -34,11 +43,16 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	door.Socket, door.Client, door.Log, door.Page = h.Socket(), *client, log, os.Args[1] == "ui"
+	if os.Args[1] != "daemon" {
+		return serve.Run(ctx, door)
+	}
 	pool, err := daemon.PoolFromEnv()
 	if err != nil {
 		return err
 	}
-	return daemon.Run(ctx, daemon.Config{Home: h, Client: *client, Version: *build, Pool: pool, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	return daemon.Run(ctx, daemon.Config{Home: h, Client: *client, Version: *build, Pool: pool, Log: log})
 }
 
 // exitCode reports an error as the command line does.

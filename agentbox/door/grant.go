@@ -1,0 +1,61 @@
+package door
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/time/rate"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// grantOf returns whose a request is: the holder's of a token, or of a page. Wrong tokens are not
+// counted: nobody guesses 256 bits.
+func (d *Door) grantOf(r *http.Request) (api.Token, error) {
+	if grant, ok := r.Context().Value(grantKey{}).(api.Token); ok {
+		return grant, nil // a request of our own
+	}
+	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return d.sessions.grantOf(r)
+	}
+	return daemon(r.Context(), d, api.CheckToken, api.TokenText{Text: strings.TrimSpace(text)}, nil)
+}
+
+// permits reports whether a token's scope includes another.
+func permits(t api.Token, needed api.Scope) error {
+	if slices.Index(api.Scopes, t.Scope) >= slices.Index(api.Scopes, needed) {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Forbidden, "the token %s is for %s, and this needs %s", t.ID, t.Scope, needed).
+		WithHint("agentbox token create --scope %s makes one", needed)
+}
+
+// How many requests a second a token is for, and how many at once.
+const perSecond, atOnce = 200, 1000
+
+// rates bounds how often each token is used.
+type rates struct {
+	mu sync.Mutex
+	by map[string]*rate.Limiter
+}
+
+func (s *rates) allow(t api.Token) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil || len(s.by) > 10000 { // tokens that are no more
+		s.by = map[string]*rate.Limiter{}
+	}
+	l := s.by[t.ID]
+	if l == nil {
+		l = rate.NewLimiter(perSecond, atOnce)
+		s.by[t.ID] = l
+	}
+	if !l.Allow() {
+		return agentbox.Errorf(agentbox.Busy, "the token %s is used more than %d times a second", t.ID, perSecond).WithHint("try again in a second")
+	}
+	return nil
+}
