@@ -43,16 +43,16 @@ type rates struct {
 	by map[string]*rate.Limiter
 }
 
-func (s *rates) allow(t api.Token) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by == nil || len(s.by) > 10000 { // tokens that are no more
-		s.by = map[string]*rate.Limiter{}
+func (r *rates) allow(t api.Token) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil || len(r.by) > 10000 { // tokens that are no more
+		r.by = map[string]*rate.Limiter{}
 	}
-	l := s.by[t.ID]
+	l := r.by[t.ID]
 	if l == nil {
 		l = rate.NewLimiter(perSecond, atOnce)
-		s.by[t.ID] = l
+		r.by[t.ID] = l
 	}
 	if !l.Allow() {
 		return agentbox.Errorf(agentbox.Busy, "the token %s is used more than %d times a second", t.ID, perSecond).WithHint("try again in a second")

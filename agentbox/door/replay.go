@@ -25,20 +25,20 @@ type replay struct {
 // maxReplays bounds the answers, maxReplayed their bytes.
 const maxReplays, maxReplayed = 1000, 16 << 20
 
-func (s *replays) once(ctx context.Context, key string, answer func() (int, []byte)) (int, []byte, error) {
+func (r *replays) once(ctx context.Context, key string, answer func() (int, []byte)) (int, []byte, error) {
 	if len(key) > 400 {
 		return 0, nil, agentbox.Errorf(agentbox.Invalid, "the Idempotency-Key is too long")
 	}
-	s.mu.Lock()
-	one, again := s.by[key]
+	r.mu.Lock()
+	one, again := r.by[key]
 	if !again {
 		one = &replay{done: make(chan struct{})}
-		if s.by == nil {
-			s.by = map[string]*replay{}
+		if r.by == nil {
+			r.by = map[string]*replay{}
 		}
-		s.by[key], s.order = one, append(s.order, key)
+		r.by[key], r.order = one, append(r.order, key)
 	}
-	s.mu.Unlock()
+	r.mu.Unlock()
 	if again {
 		select {
 		case <-one.done:
@@ -49,30 +49,30 @@ func (s *replays) once(ctx context.Context, key string, answer func() (int, []by
 	}
 	one.status, one.body = answer()
 	close(one.done)
-	s.kept(key, one, ctx.Err() != nil)
+	r.kept(key, one, ctx.Err() != nil)
 	return one.status, one.body, nil
 }
 
 // kept forgets the oldest answers, and one that says only that the client has gone.
-func (s *replays) kept(key string, one *replay, gone bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *replays) kept(key string, one *replay, gone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if gone {
-		delete(s.by, key)
+		delete(r.by, key)
 		return
 	}
-	s.bytes += len(one.body)
-	for len(s.order) > maxReplays || s.bytes > maxReplayed && len(s.order) > 1 {
-		old := s.by[s.order[0]]
+	r.bytes += len(one.body)
+	for len(r.order) > maxReplays || r.bytes > maxReplayed && len(r.order) > 1 {
+		old := r.by[r.order[0]]
 		if old != nil {
 			select {
 			case <-old.done:
-				s.bytes -= len(old.body)
+				r.bytes -= len(old.body)
 			default:
 				return // the oldest is not done yet
 			}
-			delete(s.by, s.order[0])
+			delete(r.by, r.order[0])
 		}
-		s.order = s.order[1:]
+		r.order = r.order[1:]
 	}
 }
