@@ -19,7 +19,7 @@ require (
 	github.com/klauspost/compress v1.20.3
 	github.com/lima-vm/lima/v2 v2.2.0
 	github.com/mdp/qrterminal/v3 v3.2.1
-	github.com/opencontainers/runtime-spec v1.2.1
+	github.com/opencontainers/runtime-spec v1.3.0
 	github.com/pelletier/go-toml/v2 v2.3.1
 	github.com/pkg/sftp v1.13.12
 	github.com/prometheus/client_golang v1.24.1
@@ -43,6 +43,8 @@ require (
 	golang.org/x/term v0.47.0
 	golang.org/x/time v0.15.0
 	gvisor.dev/gvisor v0.0.0-20250503011706-39ed1f5ac29c
+	tags.cncf.io/container-device-interface v1.1.2
+	tags.cncf.io/container-device-interface/specs-go v1.1.1
 )
 
 require (

@@ -115,8 +115,9 @@ type Box struct {
 	// will run, in the box itself.
 	Cache      Digest       `json:"cache,omitzero"`
 	CPUs       int          `json:"cpus"`
-	Memory     int64        `json:"memory"` // bytes
-	Disk       int64        `json:"disk"`   // bytes
+	GPUs       int          `json:"gpus,omitempty"` // of the host; AllGPUs for all
+	Memory     int64        `json:"memory"`         // bytes
+	Disk       int64        `json:"disk"`           // bytes
 	Created    time.Time    `json:"created"`
 	Lease      Lease        `json:"lease"`
 	Parent     *BoxID       `json:"parent,omitempty"` // the box this one was forked from

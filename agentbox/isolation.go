@@ -3,6 +3,7 @@ package agentbox
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +25,8 @@ type Kind struct {
 	// Auto: a box may get this kind without asking for it. HardwareOnly: only where it rests on
 	// hardware virtualization; otherwise it is emulated, which is slow and isolates less.
 	Auto, HardwareOnly bool
+	// GPUs: its boxes can use GPUs of the host.
+	GPUs bool
 	// GuestKernel: it boots a kernel that agentbox provides.
 	GuestKernel bool
 	// DiskImage: its workspaces are disk images, not directories.
@@ -34,8 +37,19 @@ type Kind struct {
 // where it is made.
 var Kinds = []Kind{
 	{Name: MicroVM, Auto: true, HardwareOnly: true, GuestKernel: true, DiskImage: true},
-	{Name: GVisor, Auto: true},
-	{Name: Container},
+	{Name: GVisor, Auto: true, GPUs: true},
+	{Name: Container, GPUs: true},
+}
+
+// AllGPUs is the number of GPUs of a box that has all of the host's.
+const AllGPUs = -1
+
+// GPUsText is a number of GPUs as a configuration has it.
+func GPUsText(n int) string {
+	if n == AllGPUs {
+		return "all"
+	}
+	return strconv.Itoa(n)
 }
 
 // KindOf returns the row of a kind, or the zero Kind if there is none of this name.

@@ -27,6 +27,7 @@ type Spec struct {
 	Workspace string // a path made by NewWorkspace or reserved; "" gives the guest an empty slot
 	// Virtual CPUs, at least 1.
 	CPUs   int
+	GPUs   int   // of the host, which only gVisor and containers have; agentbox.AllGPUs for all
 	Memory int64 // bytes
 	Disk   int64 // bytes the workspace and the runtime layer may each grow to
 }

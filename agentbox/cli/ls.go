@@ -134,6 +134,9 @@ func showRows(b agentbox.Box) [][]string {
 		{"machine", fmt.Sprintf("%s, %s memory, %s disk", agentbox.Plural(b.CPUs, "CPU"), bytesText(b.Memory), bytesText(b.Disk))},
 		{"lease", leaseText(b)},
 	}
+	if b.GPUs != 0 {
+		rows = append(rows, []string{"gpus", agentbox.GPUsText(b.GPUs)})
+	}
 	if !b.Cache.IsZero() {
 		rows = append(rows, []string{"setup", "made once for key " + b.Cache.Short()})
 	}

@@ -32,6 +32,7 @@ type Config struct {
 	Kernel    string             // a kernel to use instead of agentbox's own choice; "" for that
 	Isolation agentbox.Isolation // agentbox.Auto unless the repository requires a kind
 	CPUs      int                // 0: chosen by the machine's capacity
+	GPUs      int                // of the host, to be approved; agentbox.AllGPUs for all
 	Memory    int64              // bytes, whole MiB; 0: chosen by the machine's capacity
 	Disk      int64              // bytes, whole MiB
 	Least     Least              // what CPUs and Memory are at least where they are 0

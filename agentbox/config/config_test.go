@@ -45,6 +45,7 @@ isolation: gvisor
 cpus: 4
 memory: 1.5GiB
 disk: 10GB
+gpus: all
 lifetime: project
 user: dev
 pool: 3
@@ -86,6 +87,7 @@ func TestEveryKey(t *testing.T) {
 			{Name: "api", Run: "true", Env: map[string]string{}}},
 		Ports: []agentbox.ConfiguredPort{{Box: 3000, Host: 3000}, {Box: 80, Host: 8080}}, Env: map[string]string{"CI": "1", "ON": "true", "EMPTY": "", "F": "0.10"},
 		Artifacts: []string{"test-results/**"}, Limits: Limits{2 * time.Hour, 15 * time.Minute, time.Hour, 20, 1 << 30, 0.10}, Policy: ".agentbox/policy.yaml",
+		GPUs:   agentbox.AllGPUs,
 		Checks: []agentbox.Check{{Name: "fmt", Wasm: "tools/gofmt.wasm", Args: []string{"-l", "."}}},
 		Bench:  []toolchain.Command{{Name: "setup", Run: "make deps"}, {Name: "build", Run: "make build"}, {Name: "browser", Run: "make test"}},
 	}
@@ -137,6 +139,8 @@ func TestProblems(t *testing.T) {
 		{"services: {'a/b': {run: x}}", "is not a name for a service"},
 		{"lockfiles: [../x]", "leads out of the repository"},
 		{"lockfiles: [/etc/passwd]", "must be relative"},
+		{"gpus: 0", "gpus"},
+		{"gpus: some", "gpus"},
 		{"checks: [{name: a}]", "needs a `name` and a module"},
 		{"checks: [{name: a, wasm: ../x}]", "leads out of the repository"},
 		{"checks: [{name: a, wasm: x}, {name: a, wasm: y}]", "two checks named a"},

@@ -27,6 +27,7 @@ var topLevel = []key{
 	{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
 	{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},
 	{"disk", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, agentbox.MinDisk, agentbox.MaxDisk) }},
+	{"gpus", (*decoder).gpus},
 	{"lifetime", func(d *decoder, n *yaml.Node) {
 		choice(d, n, &d.cfg.Lifetime, agentbox.LifetimeTask, agentbox.LifetimeBranch, agentbox.LifetimeProject, agentbox.LifetimeDeveloper)
 	}},
@@ -50,6 +51,7 @@ var topLevel = []key{
 // the box starts.
 const (
 	maxPool        = 256
+	maxGPUs        = 64
 	maxConnections = 1 << 16
 )
 
@@ -107,6 +109,15 @@ func (d *decoder) pool(n *yaml.Node) {
 		return
 	}
 	d.integer(n, &d.cfg.Pool, 0, maxPool)
+}
+
+// gpus reads how many GPUs of the host a box may use, or all.
+func (d *decoder) gpus(n *yaml.Node) {
+	if v, _ := d.Value(n); v.Value == "all" {
+		d.cfg.GPUs = agentbox.AllGPUs
+		return
+	}
+	d.integer(n, &d.cfg.GPUs, 1, maxGPUs)
 }
 
 // limits reads the limits of a box. An omitted key means no limit.

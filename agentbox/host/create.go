@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
+	"agentbox/vmm/gpu"
 	"agentbox/vmm/image"
 )
 
@@ -35,6 +36,9 @@ func (c *creation) newRecord(key string) record {
 // a new machine may change. The size of the disk is not among it, because the workspace has it
 // already.
 func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
+	if err := checkGPUs(u.Config.GPUs, u.Kind.Kind); err != nil {
+		return err
+	}
 	pins := recipes.Pins{Elsewhere: !u.rec.Box.Source.IsZero()}
 	if pins.Elsewhere && !u.rec.Box.Elsewhere && !workspace.IsDeleted(u.rec.Box.Directory) {
 		pins.Root = u.rec.Box.Directory
@@ -68,9 +72,23 @@ func (r *record) applyConfig(cfg *config.Config, kind isolation.Choice, img imag
 	r.Guest, r.Setup, r.Start = guestOf(cfg, of), cfg.Setup, cfg.Start
 	r.Limits = boxLimits(cfg.Limits, r.Task)
 	r.Hardware, r.Pool, r.Settings = kind.Facts.Hardware, cfg.Pool, flags.SettingsOf(cfg)
+	r.Box.GPUs = cfg.GPUs
 	r.Box.Isolation, r.Box.Accel, r.Box.Reason = kind.Kind, kind.Facts.Accel, kind.Reason
 	r.startFrom(img)
 	r.Box.Cache, r.SetupResult = agentbox.Digest{}, agentbox.Digest{}
+}
+
+// checkGPUs refuses GPUs that a box cannot have, before anything is made for it.
+func checkGPUs(n int, kind agentbox.Isolation) error {
+	if n == 0 {
+		return nil
+	}
+	if !agentbox.KindOf(kind).GPUs {
+		return agentbox.Errorf(agentbox.Invalid, "gpus: a box in a %s has a machine of its own, and no GPU of this one", kind).
+			WithHint("set isolation: to gvisor or, for code that you trust, container")
+	}
+	_, err := gpu.Find(gpu.Dirs, n)
+	return err
 }
 
 // layer adds the repository's tools (UpTools) or its setup result (UpSetup) to the image; u.img is

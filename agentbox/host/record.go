@@ -130,7 +130,7 @@ func (r record) spec() place.Spec {
 	}
 	return place.Spec{
 		ID: r.Box.ID, Name: r.Box.Name, Note: isolationNote(r), Life: r.Life, Workspace: r.Workspace, Kind: r.Box.Isolation,
-		Image: r.Box.Image, File: r.ImageFile, Kernel: r.Kernel, CPUs: r.Box.CPUs, Memory: r.Box.Memory, Disk: r.Box.Disk, Key: key, Lease: leaseTime,
+		Image: r.Box.Image, File: r.ImageFile, Kernel: r.Kernel, CPUs: r.Box.CPUs, GPUs: r.Box.GPUs, Memory: r.Box.Memory, Disk: r.Box.Disk, Key: key, Lease: leaseTime,
 	}
 }
 

@@ -20,6 +20,7 @@ type Spec struct {
 	File   string          // with the image
 	Kernel string          // directory of a guest kernel
 	CPUs   int
+	GPUs   int   // of the host; agentbox.AllGPUs for all
 	Memory int64 // bytes
 	Disk   int64 // bytes that the workspace and the rest may each grow to
 	// Key stands for everything that a saved state depends on; "" for a place that boots.

@@ -25,7 +25,7 @@ type Request struct {
 // Ask is one thing of this host that a repository asks for. It is comparable. Which was resolved
 // when the repository asked, so a link that changes later asks for something else.
 type Ask struct {
-	What  string // include, kernel, image, isolation, port, check
+	What  string // include, kernel, image, isolation, port, gpus, check
 	Which string // a path of this host after links and variables, a reference, a kind, or a number
 }
 

@@ -20,6 +20,7 @@ import (
 	"agentbox/vmm/child"
 	"agentbox/vmm/console"
 	"agentbox/vmm/container/plan"
+	"agentbox/vmm/gpu"
 	"agentbox/vmm/statedir"
 	"agentbox/vmm/userns"
 )
@@ -106,12 +107,16 @@ func (s *start) describe(ctx context.Context) error {
 			return err
 		}
 	}
+	extra, err := extras(s.spec.GPUs)
+	if err != nil {
+		return err
+	}
 	filter, err := systemCalls(s.rings)
 	if err != nil {
 		return err
 	}
 	s.plan = plan.Plan{
-		Agent: agent, Runtime: dir, Workspace: s.spec.Workspace, CPUs: s.spec.PickCPUs(), Shared: s.spec.Memory / 2, Filter: filter,
+		Agent: agent, Runtime: dir, Workspace: s.spec.Workspace, CPUs: s.spec.PickCPUs(), Shared: s.spec.Memory / 2, Filter: filter, Extra: extra,
 		Given: os.Geteuid() == 0, Try: s.trial,
 	}
 	if s.plan.Workspace == "" {
@@ -124,6 +129,21 @@ func (s *start) describe(ctx context.Context) error {
 		s.plan.Image, err = s.unpacked(ctx, s.spec.Image)
 	}
 	return err
+}
+
+// extras are what a box gets for GPUs of the host.
+func extras(gpus int) (list []plan.Extra, err error) {
+	if gpus == 0 {
+		return nil, nil
+	}
+	needs, err := gpu.Find(gpu.Dirs, gpus)
+	for _, d := range needs.Devices {
+		list = append(list, plan.Extra{Source: d.Source, Target: d.Target, Device: true})
+	}
+	for _, f := range needs.Files {
+		list = append(list, plan.Extra{Source: f.Source, Target: f.Target, Dir: f.Dir})
+	}
+	return list, err
 }
 
 // mounts makes the detached mounts that root's machines get. Root of the box owns the runtime layer on

@@ -1,5 +1,7 @@
 package gvisor
 
+import "strconv"
+
 // All names of this driver on disk. Sockets and pipes are inherited, except for runsc's in
 // stateDir.
 const (
@@ -35,6 +37,9 @@ const (
 	inWorkspace = "/workspace"
 	inSaved     = "/saved"
 )
+
+// inGPU is the path of a file of a GPU's driver.
+func inGPU(i int) string { return "/gpu/" + strconv.Itoa(i) }
 
 // containerID is the same for all machines, as each has namespaces of its own.
 const containerID = "box"

@@ -74,8 +74,12 @@ func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error)
 	if err != nil {
 		return "", err
 	}
+	gpus, err := gpusOf(spec)
+	if err != nil {
+		return "", err
+	}
 	b, err := json.Marshal(map[string]any{
-		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory, spec.Disk), "boot": bootArgv(), "host": vmm.HostCPU("flags"),
+		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory, spec.Disk, gpus), "boot": bootArgv(), "host": vmm.HostCPU("flags"),
 		"cpus": spec.CPUs, "memory": spec.Memory, "disk": spec.Disk, "ids": ids,
 	})
 	if err != nil {

@@ -7,7 +7,10 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentbox/vmm"
+	"agentbox/vmm/gpu"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/gvisor/plan"
 )
 
 // agentPath is the path of the guest agent in the guest. agentMode tells it that this is no virtual
@@ -18,13 +21,14 @@ const (
 )
 
 // describe returns the OCI description of a machine. memory and disk, to which the runtime layer
-// may grow, are in bytes. It is a pure function and has no name of a machine and no path of the
+// may grow, are in bytes; gpus is what it has of the host's GPUs, whose calls gVisor checks and
+// passes on (nvproxy) once there is /dev/nvidiactl. It is a pure function and has no name of a machine and no path of the
 // host, because gVisor compares the description of a state with that of the machine into which it
 // is restored, and Fingerprint covers it. Machines differ only in what the launcher mounts at these
 // paths. /run and /dev/shm are memory of the guest, /proc and /sys are gVisor's own. The network
 // namespace is the launcher's, which has the interface.
-func describe(memory, disk int64) *specs.Spec {
-	return &specs.Spec{
+func describe(memory, disk int64, gpus gpu.Needs) *specs.Spec {
+	spec := &specs.Spec{
 		Version:  "1.0.2",
 		Hostname: "agentbox",
 		Root:     &specs.Root{Path: inMachine + "/" + rootfsDir},
@@ -58,6 +62,32 @@ func describe(memory, disk int64) *specs.Spec {
 			"dev.agentbox.memory":            strconv.FormatInt(memory, 10), // see tools/runsc
 		},
 	}
+	for _, d := range gpus.Devices {
+		spec.Linux.Devices = append(spec.Linux.Devices, specs.LinuxDevice{Path: d.Target, Type: "c", Major: d.Major, Minor: d.Minor})
+	}
+	for i, f := range gpus.Files {
+		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: f.Target, Type: "bind", Source: inGPU(i), Options: []string{"ro", "bind", "nosuid", "nodev"}})
+	}
+	return spec
+}
+
+// gpuBinds are what the launcher mounts for the description.
+func gpuBinds(gpus gpu.Needs) (binds []plan.Bind) {
+	for _, d := range gpus.Devices {
+		binds = append(binds, plan.Bind{Source: d.Source, Target: d.Target, Writable: true, Device: true})
+	}
+	for i, f := range gpus.Files {
+		binds = append(binds, plan.Bind{Source: f.Source, Target: inGPU(i), Dir: f.Dir})
+	}
+	return binds
+}
+
+// gpusOf is what a machine of spec has of the host's GPUs.
+func gpusOf(spec vmm.Spec) (gpu.Needs, error) {
+	if spec.GPUs == 0 {
+		return gpu.Needs{}, nil
+	}
+	return gpu.Find(gpu.Dirs, spec.GPUs)
 }
 
 // capabilities are those of root in the guest: all that gVisor knows. None is a capability on the

@@ -20,6 +20,7 @@ import (
 	"agentbox/vmm"
 	"agentbox/vmm/child"
 	"agentbox/vmm/console"
+	"agentbox/vmm/gpu"
 	"agentbox/vmm/gvisor/plan"
 	"agentbox/vmm/gvisor/runsc"
 	"agentbox/vmm/statedir"
@@ -53,16 +54,20 @@ func (d *Driver) prepare(ctx context.Context, spec vmm.Spec) (*machine, plan.Pla
 	if err != nil {
 		return nil, plan.Plan{}, err
 	}
-	if err := makeMachineDir(spec); err != nil {
+	gpus, err := gpusOf(spec)
+	if err != nil {
+		return nil, plan.Plan{}, err
+	}
+	if err := makeMachineDir(spec, gpus); err != nil {
 		return nil, plan.Plan{}, statedir.HostError(err)
 	}
 	m := &machine{spec: spec, fingerprint: fingerprint, launcher: programs.Launch, log: d.config.Log, End: child.NewEnd()}
-	return m, planOf(spec, programs), nil
+	return m, planOf(spec, programs, gpus), nil
 }
 
 // makeMachineDir makes the machine's files. It removes those of an earlier machine in spec.Dir,
 // with its runtime layer.
-func makeMachineDir(spec vmm.Spec) error {
+func makeMachineDir(spec vmm.Spec, gpus gpu.Needs) error {
 	dir := filepath.Join(spec.Dir, machineDir)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -76,7 +81,7 @@ func makeMachineDir(spec vmm.Spec) error {
 	if err := os.Chmod(filepath.Join(dir, emptyDir), 0o755); err != nil {
 		return err
 	}
-	b, err := json.Marshal(describe(spec.Memory, spec.Disk))
+	b, err := json.Marshal(describe(spec.Memory, spec.Disk, gpus))
 	if err != nil {
 		return err
 	}
@@ -85,7 +90,7 @@ func makeMachineDir(spec vmm.Spec) error {
 
 // planOf makes the launcher's plan of a machine. Only the workspace and the machine's own
 // directory, where runsc keeps its records and the runtime layer, are writable.
-func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
+func planOf(spec vmm.Spec, programs runsc.Programs, gpus gpu.Needs) plan.Plan {
 	dir := filepath.Join(spec.Dir, machineDir)
 	workspace := spec.Workspace
 	if workspace == "" {
@@ -112,6 +117,7 @@ func planOf(spec vmm.Spec, programs runsc.Programs) plan.Plan {
 	for _, device := range []string{"/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"} {
 		p.Binds = append(p.Binds, plan.Bind{Source: device, Target: device, Writable: true, Device: true})
 	}
+	p.Binds = append(p.Binds, gpuBinds(gpus)...)
 	return p
 }
 

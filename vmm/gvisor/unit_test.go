@@ -11,16 +11,20 @@ import (
 	"syscall"
 	"testing"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentbox/agentbox"
 	"agentbox/vmm/child"
+	"agentbox/vmm/gpu"
+	"agentbox/vmm/gvisor/plan"
 	"agentbox/vmm/statedir"
 )
 
 func TestRestoredMachineHasSpecOfSaved(t *testing.T) {
-	if !reflect.DeepEqual(describe(1<<30, 2<<30), describe(1<<30, 2<<30)) {
+	if !reflect.DeepEqual(describe(1<<30, 2<<30, gpu.Needs{}), describe(1<<30, 2<<30, gpu.Needs{})) {
 		t.Error("two descriptions of one machine differ")
 	}
-	if reflect.DeepEqual(describe(1<<30, 2<<30), describe(2<<30, 2<<30)) {
+	if reflect.DeepEqual(describe(1<<30, 2<<30, gpu.Needs{}), describe(2<<30, 2<<30, gpu.Needs{})) {
 		t.Error("a machine's description does not say its memory")
 	}
 	boot, restore := strings.Join(bootArgv(), " "), strings.Join(restoreArgv(), " ")
@@ -28,6 +32,35 @@ func TestRestoredMachineHasSpecOfSaved(t *testing.T) {
 		if !strings.Contains(boot, flag) || !strings.Contains(restore, flag) {
 			t.Errorf("%s is not said to both", flag)
 		}
+	}
+}
+
+// What runsc and the launcher are told of a GPU: nvproxy goes by the device nvidiactl.
+func TestGPUs(t *testing.T) {
+	gpus := gpu.Needs{
+		Devices: []gpu.Device{{Source: "/dev/nvidiactl", Target: "/dev/nvidiactl", Major: 195, Minor: 255}},
+		Files:   []gpu.File{{Source: "/usr/lib/libcuda.so.1.1", Target: "/usr/lib/libcuda.so.1"}, {Source: "/usr/share/nvidia", Target: "/usr/share/nvidia", Dir: true}},
+	}
+	plain, spec := describe(1<<30, 2<<30, gpu.Needs{}), describe(1<<30, 2<<30, gpus)
+	if got, want := spec.Linux.Devices, []specs.LinuxDevice{{Path: "/dev/nvidiactl", Type: "c", Major: 195, Minor: 255}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("devices %+v, want %+v", got, want)
+	}
+	options := []string{"ro", "bind", "nosuid", "nodev"}
+	if got, want := spec.Mounts[len(plain.Mounts):], []specs.Mount{
+		{Destination: "/usr/lib/libcuda.so.1", Type: "bind", Source: "/gpu/0", Options: options},
+		{Destination: "/usr/share/nvidia", Type: "bind", Source: "/gpu/1", Options: options},
+	}; !reflect.DeepEqual(got, want) {
+		t.Errorf("mounts %+v, want %+v", got, want)
+	}
+	if got, want := gpuBinds(gpus), []plan.Bind{
+		{Source: "/dev/nvidiactl", Target: "/dev/nvidiactl", Writable: true, Device: true},
+		{Source: "/usr/lib/libcuda.so.1.1", Target: "/gpu/0"}, {Source: "/usr/share/nvidia", Target: "/gpu/1", Dir: true},
+	}; !reflect.DeepEqual(got, want) {
+		t.Errorf("binds %+v, want %+v", got, want)
+	}
+	spec.Linux.Devices, spec.Mounts = nil, spec.Mounts[:len(plain.Mounts)]
+	if !reflect.DeepEqual(spec, plain) {
+		t.Error("a GPU changes more than devices and mounts")
 	}
 }
 

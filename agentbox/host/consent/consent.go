@@ -36,6 +36,7 @@ const (
 	askIsolation = "isolation"
 	askPort      = "port"
 	askPin       = "pin"
+	askGPUs      = "gpus"
 	// Tasks run, but these checks of their results do not, while this waits for approval.
 	askCheck = policy.CheckChange
 	// Boxes are made without the agent while this waits for approval.
@@ -121,7 +122,7 @@ func (a Approvals) Report(r project.Review, progress agentbox.Progress) error {
 func describeAsk(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
-		askIsolation: " (weaker than what this machine can do)", askPort: " (of this machine)",
+		askIsolation: " (weaker than what this machine can do)", askPort: " (of this machine)", askGPUs: " (of this machine: the box talks to their driver, in the kernel)",
 		askAgent: " (when you run it)", askCheck: " (over the results of tasks, on this machine)",
 		askPin: " (agentbox.lock pins another image or other packages than boxes here were made of: git log -p agentbox.lock)",
 	}[what]
@@ -147,6 +148,9 @@ func (a Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 	}
 	if a.isWeaker(ctx, cfg, asked) {
 		asks = append(asks, project.Ask{What: askIsolation, Which: string(cfg.Isolation)})
+	}
+	if cfg.GPUs != 0 {
+		asks = append(asks, project.Ask{What: askGPUs, Which: agentbox.GPUsText(cfg.GPUs)})
 	}
 	for _, p := range cfg.Ports {
 		if p.Host > 0 && p.Host < FirstUserPort {

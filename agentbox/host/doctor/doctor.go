@@ -22,6 +22,7 @@ import (
 	"agentbox/agentbox/place"
 	"agentbox/vmm"
 	"agentbox/vmm/confine"
+	"agentbox/vmm/gpu"
 )
 
 // Doctor is what the checks look at. Its functions are those that boxes use, so that doctor and
@@ -57,6 +58,7 @@ func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agent
 		}
 		d.add(p.name, path, err)
 	}
+	d.add("gpus", checkGPUs(gpu.Dirs), nil)
 	d.add("lima", checkLima(exec.LookPath), nil)
 	detail, err := doc.checkSpace()
 	d.add("disk", detail, err)
@@ -180,6 +182,16 @@ var programs = []struct {
 	{"mmdebstrap", "mmdebstrap", "apt: images are built with it", nil, exec.LookPath},
 	{"newuidmap", "uidmap", "gVisor machines and apt: images of users other than root need it", nil, exec.LookPath},
 	{"ssh", "openssh-client", "only `agentbox ssh` needs it", nil, exec.LookPath},
+}
+
+// checkGPUs says which GPUs boxes can have. No box needs one that does not ask for it.
+func checkGPUs(dirs []string) string {
+	needs, err := gpu.Find(dirs, agentbox.AllGPUs)
+	if err != nil {
+		e := agentbox.AsError(err)
+		return fmt.Sprintf("not here, and not needed: %s (%s)", e.Message, e.Hint)
+	}
+	return fmt.Sprintf("gpus: all is %s and %s", agentbox.Plural(len(needs.Devices), "device"), agentbox.PluralOf(len(needs.Files), "file of its driver", "files of their driver"))
 }
 
 // limaPrograms are what a machine by Lima needs of a Linux host.

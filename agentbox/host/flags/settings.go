@@ -24,6 +24,9 @@ func SettingsOf(cfg *config.Config) Settings {
 		"cpus": cfg.CPUs, "memory": cfg.Memory, "user": cfg.User, "start": cfg.Start, "services": cfg.Services,
 		"ports": cfg.Ports, "env": environmentOf(cfg),
 	}
+	if cfg.GPUs != 0 {
+		values["gpus"] = cfg.GPUs
+	}
 	if cfg.Build != nil { // boxes without one keep the settings that they were made with
 		values["build"] = cfg.Build
 	}

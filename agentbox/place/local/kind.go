@@ -145,7 +145,7 @@ func (k kind) lazyImage(ctx context.Context, cfg *supervisor.Config, spec place.
 func (k kind) machine(spec place.Spec) vmm.Spec {
 	return vmm.Spec{
 		Name: spec.ID.String(), Dir: k.lifeDir(spec), Image: spec.File, Kernel: spec.Kernel, Workspace: k.workspacePath(spec),
-		CPUs: spec.CPUs, Memory: spec.Memory, Disk: spec.Disk,
+		CPUs: spec.CPUs, GPUs: spec.GPUs, Memory: spec.Memory, Disk: spec.Disk,
 	}
 }
 

@@ -59,6 +59,7 @@ type launcher struct {
 	control *os.File
 	trees   []int          // detached mounts: image, agent, runtime, workspace
 	devices map[string]int // detached mounts of devices
+	extra   []int          // detached mounts of what Plan.Extra names, in its order
 	agent   int            // the guest agent's program
 	cable   int
 }

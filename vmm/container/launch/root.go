@@ -73,6 +73,13 @@ func (l *launcher) openDevices() error {
 		}
 		l.devices[name] = fd
 	}
+	for _, e := range l.plan.Extra {
+		fd, err := openTree(e.Source)
+		if err != nil {
+			return err
+		}
+		l.extra = append(l.extra, fd)
+	}
 	return nil
 }
 
@@ -182,6 +189,15 @@ func (l *launcher) fillRoot() error {
 	}
 	for name, fd := range l.devices {
 		if err := attach(fd, "/dev/"+name, false, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err != nil {
+			return err
+		}
+	}
+	for i, e := range l.plan.Extra {
+		attributes := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY)
+		if e.Device {
+			attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
+		}
+		if err := attach(l.extra[i], e.Target, e.Dir, attributes); err != nil {
 			return err
 		}
 	}

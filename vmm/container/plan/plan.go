@@ -33,6 +33,8 @@ type Plan struct {
 	Workspace string `json:"workspace"` // what the box has at /workspace
 	Given     bool   `json:"given,omitempty"`
 
+	Extra []Extra `json:"extra,omitempty"` // what it has besides, for GPUs
+
 	CPUs   []int  `json:"cpus,omitempty"` // on which everything runs; empty means all
 	Shared int64  `json:"shared"`         // bytes that each file system in memory may have
 	Watch  int64  `json:"watch"`          // bytes of memory that the agent holds the box to; 0 if the host's kernel does
@@ -47,6 +49,14 @@ type Plan struct {
 	User   int    `json:"user,omitempty"`
 	Unpack string `json:"unpack,omitempty"`
 	Remove string `json:"remove,omitempty"`
+}
+
+// Extra is a device or file of the host that the box gets. A file is read-only.
+type Extra struct {
+	Source string `json:"source"` // an absolute path, which any user can open
+	Target string `json:"target"` // in the box
+	Dir    bool   `json:"dir,omitempty"`
+	Device bool   `json:"device,omitempty"`
 }
 
 // Event is a message of the launcher. It is followed by the end of the stream, when the guest agent
