@@ -1,6 +1,14 @@
 package api
 
-import "agentbox/agentbox"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"agentbox/agentbox"
+)
 
 // The calls about the work done in a box.
 var (
@@ -11,9 +19,44 @@ var (
 	// CheckWork runs the checks of a directory's configuration over the work of a box, which it wakes, or of
 	// a task. It is NotFound if there are none.
 	CheckWork = Endpoint[BoxRef, CheckedWork]{"/v1/box/check"}
+	// SendWork answers with a line of JSON, which is the PulledWork without branches, and a git pack of
+	// its commits without what its base has. Errors are those of Pull.
+	SendWork = Download[BoxRef]{"/v1/box/work/send"}
 	// Unsaved wakes the box. It is Conflict if git in the box fails.
 	Unsaved = Endpoint[BoxRef, UnsavedWork]{"/v1/box/unsaved"}
 )
+
+// ReceiveWork is Pull of what another machine sent: a stream of a PullRequest as a line of JSON, and
+// the answer of SendWork there. It answers with a PulledWork.
+const ReceiveWork = "/v1/box/work/receive"
+
+// BringWork brings the work of a box or task on one machine into a checkout on another.
+func BringWork(ctx context.Context, from, to *Client, req PullRequest) (out PulledWork, err error) {
+	line, err := json.Marshal(req)
+	if err != nil {
+		return out, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r, w := io.Pipe()
+	var sent error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		sent = Read(ctx, from, SendWork, req.BoxRef, w)
+		w.CloseWithError(sent)
+	}()
+	answer, err := readStream(ctx, to, ReceiveWork, agentbox.Digest{}, io.MultiReader(bytes.NewReader(append(line, '\n')), r))
+	r.CloseWithError(err)
+	cancel()
+	<-ended
+	if err == nil {
+		return out, json.Unmarshal(answer, &out)
+	}
+	if sent != nil && !errors.Is(sent, context.Canceled) && !errors.Is(sent, err) {
+		err = sent // why nothing was received
+	}
+	return out, err
+}
 
 // UnsavedWork is what exists only in a box's workspace, so removing the box would lose it. The box
 // chose the names and titles.

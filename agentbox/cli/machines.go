@@ -61,7 +61,6 @@ var onlyHere = map[string]string{
 	"image export": "run it there",
 	"image import": "run it there",
 	"init":         "leave out --host",
-	"pull":         "agentbox --host HOST diff BOX | git apply takes over what was done, without its commits",
 	"secret set":   "secrets of another machine are not supported: no value of this machine may lie on its disk",
 }
 

@@ -11,6 +11,24 @@ import (
 	"agentbox/agentbox/api"
 )
 
+// pull asks the daemon for the work or, if that is another machine's, both daemons.
+func (a *app) pull(ctx context.Context, req api.PullRequest) (api.PulledWork, error) {
+	if a.host == "" {
+		return call(ctx, a, api.Pull, req)
+	}
+	here, err := a.here.Connect(ctx)
+	if err != nil {
+		return api.PulledWork{}, err
+	}
+	defer here.Close()
+	there, err := a.daemon(ctx)
+	if err != nil {
+		return api.PulledWork{}, err
+	}
+	defer there.Close()
+	return api.BringWork(ctx, there, here, req)
+}
+
 // pullCommand is `pull`: the work done in a box or task becomes a branch of this checkout; nothing
 // else here changes. Only git objects that the daemon has checked are imported, nothing of the
 // box's git configuration or hooks. --json prints an api.PulledWork; --quiet the commit.
@@ -28,7 +46,7 @@ func (a *app) pullCommand() *cli.Command {
 			if req.Into, err = currentDir(); err != nil {
 				return err
 			}
-			p, err := call(ctx, a, api.Pull, req)
+			p, err := a.pull(ctx, req)
 			if err != nil {
 				return err
 			}

@@ -1,10 +1,15 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/host/work"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
@@ -17,6 +22,18 @@ import (
 type taskWork struct {
 	tasks tasks
 	boxes work.Work
+}
+
+// handle registers the calls about work.
+func (t taskWork) handle(mux *http.ServeMux) {
+	api.Handle(mux, api.Diff, t.diff)
+	api.Handle(mux, api.Pull, t.pull)
+	api.Handle(mux, api.CheckWork, t.check)
+	api.Handle(mux, api.SourceOfTask, t.source)
+	api.HandleDownload(mux, api.SendWork, t.send)
+	api.HandleStream(mux, api.ReceiveWork, func(ctx context.Context, _ agentbox.Digest, in io.Reader, out io.Writer) error {
+		return t.receive(ctx, in, out)
+	})
 }
 
 // source makes a source of what a task left. Its branch is called as pull would call it.
@@ -71,21 +88,88 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 
 // pull brings the work of a box or task into a checkout as a branch.
 func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
-	kept, err := t.find(&req.BoxRef)
-	if err != nil {
-		return api.PulledWork{}, err
-	}
-	if kept == nil {
-		return t.boxes.Pull(ctx, req, progress)
-	}
 	// Check the checkout before anything is brought into it.
 	repo, err := workspace.Describe(ctx, req.Into)
 	if err != nil {
 		return api.PulledWork{}, err
 	}
-	out := api.PulledWork{Name: req.Box, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files, Notes: kept.Notes}
-	out.Branch, out.OtherWork, err = snapshot.Pull(ctx, *kept, repo, req.Branch, req.Box, snapshot.PulledRef(req.Box))
-	return out, err
+	out, kept, err := t.keep(ctx, req.BoxRef, progress)
+	if err != nil {
+		return api.PulledWork{}, err
+	}
+	return work.Pull(ctx, out, kept, repo, req.Branch)
+}
+
+// keep makes sure that the work of a box or task is in the mirror of its project.
+func (t taskWork) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.PulledWork, snapshot.Kept, error) {
+	kept, err := t.find(&ref)
+	switch {
+	case err != nil:
+		return api.PulledWork{}, snapshot.Kept{}, err
+	case kept == nil:
+		return t.boxes.Offer(ctx, ref, progress)
+	}
+	return api.PulledWork{Name: ref.Box, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files, OtherWork: kept.Others(), Notes: kept.Notes}, *kept, nil
+}
+
+// send is pull for a checkout on another machine: it writes what is brought, and its commits
+// (api.SendWork).
+func (t taskWork) send(ctx context.Context, ref api.BoxRef, w io.Writer) error {
+	out, kept, err := t.keep(ctx, ref, nil)
+	if err == nil {
+		err = json.NewEncoder(w).Encode(out)
+	}
+	if err != nil {
+		return err
+	}
+	return snapshot.Send(ctx, kept, w)
+}
+
+// receive brings what another machine sent into a checkout here (api.ReceiveWork).
+func (t taskWork) receive(ctx context.Context, in io.Reader, w io.Writer) error {
+	r := bufio.NewReader(in)
+	req, err := readLine[api.PullRequest](r)
+	if err != nil {
+		return err
+	}
+	repo, err := workspace.Describe(ctx, req.Into)
+	if err != nil {
+		return err
+	}
+	p, err := project.Identify(repo.Root)
+	if err != nil {
+		return err
+	}
+	out, err := readLine[api.PulledWork](r)
+	if err != nil {
+		return err
+	}
+	if _, err := agentbox.ParseTaskID(out.Name); err != nil && out.Box == (agentbox.BoxID{}) {
+		return agentbox.Errorf(agentbox.Corrupt, "the other machine sent the work of no box and no task")
+	}
+	kept := snapshot.Rebuild("", snapshot.Kept{Commit: out.Commit, Base: out.Base}, out.OtherWork)
+	if kept, err = snapshot.Receive(ctx, t.tasks.evidence.home.Mirror(p.ID()), repo, kept, r); err != nil {
+		return err
+	}
+	if out, err = work.Pull(ctx, out, kept, repo, req.Branch); err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(out)
+}
+
+// maxWork bounds what is said of work, in bytes.
+const maxWork = 16 << 20
+
+// readLine reads a line of JSON.
+func readLine[T any](r *bufio.Reader) (v T, err error) {
+	line, err := bounded.ReadLine(r, maxWork)
+	if err == nil {
+		err = json.Unmarshal(line, &v)
+	}
+	if err != nil {
+		return v, agentbox.Errorf(agentbox.Corrupt, "the other machine did not send its work: %w", err)
+	}
+	return v, nil
 }
 
 // find returns the work of the task that ref means. If a box has to be asked instead, it returns

@@ -54,14 +54,23 @@ func Commit(ctx context.Context, r Repository, tree, parent, message string) (st
 // Pack writes a thin pack of everything that is reachable from commit but not from the known
 // commits. The pack is useful only where the known ones exist. An empty name is ignored.
 func Pack(ctx context.Context, r Repository, w io.Writer, commit string, known ...string) error {
-	return pack(ctx, r, w, append(excluded(known), commit), "--revs", "--thin")
+	return PackAll(ctx, r, w, []string{commit}, false, known...)
 }
 
 // PackPresent is Pack for a repository that lacks objects of its history, such as a partial clone:
 // what is missing is left out. What the receiver has of the known commits may be other parts of
 // them, so the pack does not build on those.
 func PackPresent(ctx context.Context, r Repository, w io.Writer, commit string, known ...string) error {
-	return pack(ctx, r, w, append(excluded(known), commit), "--revs", "--missing=allow-any")
+	return PackAll(ctx, r, w, []string{commit}, true, known...)
+}
+
+// PackAll is Pack for several commits or, with present, PackPresent.
+func PackAll(ctx context.Context, r Repository, w io.Writer, commits []string, present bool, known ...string) error {
+	option := "--thin"
+	if present {
+		option = "--missing=allow-any"
+	}
+	return pack(ctx, r, w, append(excluded(known), commits...), "--revs", option)
 }
 
 // PackObjects writes a pack of the named objects, which the repository has.

@@ -58,23 +58,28 @@ func (w Work) Diff(ctx context.Context, req api.DiffRequest, progress agentbox.P
 	return out, nil
 }
 
-// Pull brings the work in a box into a checkout, as a branch. NotFound if nothing was done. The
-// mirror has the work afterwards, even if the checkout could not take it.
-func (w Work) Pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
-	repo, err := workspace.Describe(ctx, req.Into)
+// Offer is Keep for a checkout that is to take the work. NotFound if nothing was done.
+func (w Work) Offer(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.PulledWork, snapshot.Kept, error) {
+	b, kept, err := w.Keep(ctx, ref, progress)
 	if err != nil {
-		return api.PulledWork{}, err
-	}
-	b, kept, err := w.Keep(ctx, req.BoxRef, progress)
-	if err != nil {
-		return api.PulledWork{}, err
+		return api.PulledWork{}, kept, err
 	}
 	out := api.PulledWork{Box: b.ID, Name: b.Name, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files,
-		Missing: kept.Missing, Notes: kept.Notes, Mixed: kept.Mixed}
+		OtherWork: kept.Others(), Missing: kept.Missing, Notes: kept.Notes, Mixed: kept.Mixed}
 	if kept.Commit == kept.Base && len(kept.OtherRefs) == 0 {
-		return out, nothingError(b.Name, kept.Missing)
+		return out, kept, nothingError(b.Name, kept.Missing)
 	}
-	out.Branch, out.OtherWork, err = snapshot.Pull(ctx, kept, repo, req.Branch, b.Name, snapshot.PulledRef(b.ID.String()))
+	return out, kept, nil
+}
+
+// Pull brings kept work into a checkout, as a branch.
+func Pull(ctx context.Context, out api.PulledWork, kept snapshot.Kept, repo workspace.Repo, branch string) (api.PulledWork, error) {
+	name := out.Name // of a task
+	if out.Box != (agentbox.BoxID{}) {
+		name = out.Box.String()
+	}
+	var err error
+	out.Branch, out.OtherWork, err = snapshot.Pull(ctx, kept, repo, branch, out.Name, snapshot.PulledRef(name))
 	return out, err
 }
 

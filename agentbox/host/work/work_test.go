@@ -15,6 +15,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/workspace"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -107,6 +108,20 @@ func made(t *testing.T) (w Work, checkout, box string, closed *int) {
 
 var mine = api.BoxRef{Box: "mine"}
 
+// pulled keeps the work of a box and pulls it.
+func pulled(t *testing.T, w Work, req api.PullRequest) (api.PulledWork, error) {
+	t.Helper()
+	out, kept, err := w.Offer(t.Context(), req.BoxRef, nil)
+	if err != nil {
+		return out, err
+	}
+	repo, err := workspace.Describe(t.Context(), req.Into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Pull(t.Context(), out, kept, repo, req.Branch)
+}
+
 func TestUnsaved(t *testing.T) {
 	w, checkout, box, closed := made(t)
 	if got, err := w.Unsaved(t.Context(), mine, nil); err != nil || got.Commits+got.Files != 0 || got.Name != "mine" {
@@ -155,7 +170,7 @@ func TestSilentGitIsReported(t *testing.T) {
 
 func TestDiffAndPull(t *testing.T) {
 	w, checkout, box, _ := made(t)
-	if _, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil); agentbox.CodeOf(err) != agentbox.NotFound {
+	if _, err := pulled(t, w, api.PullRequest{BoxRef: mine, Into: checkout}); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("nothing was done: %v", err)
 	}
 	git(t, box, "echo two >file; git commit -qam two")
@@ -163,7 +178,7 @@ func TestDiffAndPull(t *testing.T) {
 	if err != nil || d.Name != "mine" || d.Commits != 1 || !strings.Contains(string(d.Text), "+two") || len(d.Changes) != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	p, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil)
+	p, err := pulled(t, w, api.PullRequest{BoxRef: mine, Into: checkout})
 	if err != nil || p.Branch != "agentbox/mine" || p.Commits != 1 {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -179,7 +194,7 @@ func TestPullSparesBranchOfEarlierBox(t *testing.T) {
 	git(t, checkout, "git branch agentbox/mine $(git commit-tree -p HEAD -m earlier HEAD^{tree})")
 	for _, text := range []string{"two", "three"} {
 		git(t, box, "echo "+text+" >file; git commit -qam "+text)
-		p, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil)
+		p, err := pulled(t, w, api.PullRequest{BoxRef: mine, Into: checkout})
 		if err != nil || p.Branch != "agentbox/mine-2" {
 			t.Fatalf("%+v, %v", p, err)
 		}
@@ -189,7 +204,7 @@ func TestPullSparesBranchOfEarlierBox(t *testing.T) {
 			}
 		}
 	}
-	if _, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout, Branch: "agentbox/mine"}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
+	if _, err := pulled(t, w, api.PullRequest{BoxRef: mine, Into: checkout, Branch: "agentbox/mine"}); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("by its name: %v", err)
 	}
 }
@@ -199,7 +214,7 @@ func TestPullEndsIfNoBranchFits(t *testing.T) {
 	w, checkout, box, _ := made(t)
 	git(t, checkout, "git branch agentbox")
 	git(t, box, "echo two >file; git commit -qam two")
-	if p, err := w.Pull(t.Context(), api.PullRequest{BoxRef: mine, Into: checkout}, nil); agentbox.CodeOf(err) != agentbox.Conflict {
+	if p, err := pulled(t, w, api.PullRequest{BoxRef: mine, Into: checkout}); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
