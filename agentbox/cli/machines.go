@@ -236,7 +236,7 @@ func (a *app) hostAddCommand() *cli.Command {
 	var yes bool
 	return &cli.Command{
 		Name: "add", Usage: "bring this program to a machine that ssh reaches, and start its daemon there", ArgsUsage: "HOST ssh://[USER@]MACHINE[:PORT]",
-		Description: "It asks before it changes anything there. MACHINE may be a Host of ~/.ssh/config; keys are not copied. Do it again after an update.",
+		Description: "It asks before it changes anything there. MACHINE may be a Host of ~/.ssh/config; keys are not copied. lima://INSTANCE is a machine by Lima. Do it again after an update.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask", Destination: &yes}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			h, err := a.here.Add(ctx, cmd.Args().First(), cmd.Args().Get(1), func(b reach.Bringing) error {

@@ -36,6 +36,11 @@ func (h Here) Add(ctx context.Context, name, target string, agree func(Bringing)
 	if err := checkHost(name, target); err != nil {
 		return Host{}, err
 	}
+	if lima := (Host{Target: target}).lima(); lima != "" {
+		if _, err := h.limaConfig(lima); err != nil {
+			return Host{}, err
+		}
+	}
 	host := Host{Name: name, Target: target, Added: time.Now().UTC().Truncate(time.Second), Ours: h.build}
 	l := h.linkTo(host)
 	l.close(ctx, host) // it may have led to another machine
@@ -85,13 +90,16 @@ func checkHost(name, target string) error {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || len(name) > 32 {
 		return agentbox.Errorf(agentbox.Invalid, "%q is no name for a host: letters, digits and -, 32 at most", name)
 	}
+	if isLima(target) {
+		return nil
+	}
 	u, err := url.Parse(target)
 	if err == nil && u.Scheme == "ssh" && u.Hostname() != "" && !strings.HasPrefix(u.Hostname(), "-") && strings.Trim(u.Path, "/") == "" {
 		if _, password := u.User.Password(); !password {
 			return nil
 		}
 	}
-	return agentbox.Errorf(agentbox.Invalid, "%q is no machine", target).WithHint("write ssh://USER@MACHINE or ssh://USER@MACHINE:PORT; MACHINE may be a Host of ~/.ssh/config")
+	return agentbox.Errorf(agentbox.Invalid, "%q is no machine", target).WithHint("write ssh://USER@MACHINE or ssh://USER@MACHINE:PORT; MACHINE may be a Host of ~/.ssh/config; or lima://INSTANCE for a machine by Lima")
 }
 
 // look finds out what a machine is and has, and changes nothing.

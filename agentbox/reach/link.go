@@ -42,6 +42,11 @@ func (l link) ssh(ctx context.Context, host Host, args ...string) *exec.Cmd {
 		"-T", "-a", "-x", "-S", l.control, "-o", "ControlMaster=auto", "-o", "ControlPersist=10m", "-o", "StreamLocalBindUnlink=yes", "-o", "ExitOnForwardFailure=yes",
 		"-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=20", "-o", "RemoteCommand=none", "-o", "LogLevel=ERROR",
 	}
+	if name := host.lima(); name != "" {
+		if config, err := l.here.limaConfig(name); err == nil {
+			options = append(options, "-F", config)
+		}
+	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stderr.Fd())) {
 		options = append(options, "-o", "BatchMode=yes")
 	}
@@ -60,7 +65,7 @@ func (l link) run(ctx context.Context, host Host, stdin io.Reader, command strin
 	}
 	defer release()
 	inheritNoFiles()
-	cmd := l.ssh(ctx, host, append(args, host.Target, command)...)
+	cmd := l.ssh(ctx, host, append(args, host.machine(), command)...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
 	cmd.WaitDelay = time.Second // the master goes on in the background
@@ -79,7 +84,7 @@ func (l link) open(ctx context.Context, host Host) error {
 
 // close ends the connection. If there is none, ssh fails, which is as good.
 func (l link) close(ctx context.Context, host Host) {
-	_ = l.ssh(ctx, host, "-O", "exit", host.Target).Run()
+	_ = l.ssh(ctx, host, "-O", "exit", host.machine()).Run()
 }
 
 // forward forwards a port of the loopback there to one here: the same, or another that is the same
@@ -92,7 +97,7 @@ func (l link) forward(ctx context.Context, host Host, port int) (here int, err e
 			here = free + i
 		}
 		var out []byte
-		out, err = l.ssh(ctx, host, "-O", "forward", "-L", fmt.Sprintf("127.0.0.1:%d:127.0.0.1:%d", here, port), host.Target).CombinedOutput()
+		out, err = l.ssh(ctx, host, "-O", "forward", "-L", fmt.Sprintf("127.0.0.1:%d:127.0.0.1:%d", here, port), host.machine()).CombinedOutput()
 		if err == nil {
 			return here, nil
 		}
@@ -124,17 +129,17 @@ func failure(ctx context.Context, host Host, said string, err error) error {
 		return agentbox.Errorf(agentbox.Missing, "there is no ssh on this machine").WithHint("install it: apt-get install openssh-client")
 	case strings.Contains(said, "IDENTIFICATION HAS CHANGED"):
 		return agentbox.Errorf(agentbox.Unavailable, "the host key of %s (%s) has changed: this may be another machine", host.Name, host.Target).
-			WithHint("ssh %s says which line of known_hosts it was; remove that only if you know why it changed", host.Target)
+			WithHint("%s says which line of known_hosts it was; remove that only if you know why it changed", host.try())
 	case strings.Contains(said, "Host key verification failed"):
-		return agentbox.Errorf(agentbox.Unavailable, "the host key of %s (%s) is not known here", host.Name, host.Target).WithHint("ssh %s shows it and asks you once", host.Target)
+		return agentbox.Errorf(agentbox.Unavailable, "the host key of %s (%s) is not known here", host.Name, host.Target).WithHint("%s shows it and asks you once", host.try())
 	case strings.Contains(said, "Permission denied") && errors.As(err, &status) && status.ExitCode() == sshFailed:
-		return agentbox.Errorf(agentbox.Unavailable, "%s (%s) does not let you in: %s", host.Name, host.Target, last).WithHint("ssh %s has to work without a question: see ssh-add", host.Target)
+		return agentbox.Errorf(agentbox.Unavailable, "%s (%s) does not let you in: %s", host.Name, host.Target, last).WithHint("%s has to work without a question: see ssh-add", host.try())
 	case strings.Contains(said, "No space left on device"):
 		return agentbox.Errorf(agentbox.NoSpace, "the disk of %s is full: %s", host.Name, last).WithHint("make room there; nothing was changed")
 	case errors.As(err, &status) && status.ExitCode() != sshFailed:
 		return agentbox.Errorf(agentbox.Unavailable, "on %s: %s", host.Name, strings.TrimPrefix(last, "agentbox: ")).WithHint("agentbox --host %s daemon log", host.Name)
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "%s (%s) cannot be reached: %s", host.Name, host.Target, last).WithHint("try ssh %s; what runs there goes on", host.Target)
+	return agentbox.Errorf(agentbox.Unavailable, "%s (%s) cannot be reached: %s", host.Name, host.Target, last).WithHint("try %s; what runs there goes on", host.try())
 }
 
 // lastLine is the last line of a text that is no hint, for an error.

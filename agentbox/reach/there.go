@@ -17,7 +17,7 @@ import (
 // Host is what this home knows of another machine. Nothing in it is secret: stock ssh has the keys.
 type Host struct {
 	Name   string    `json:"name"`
-	Target string    `json:"target"` // ssh://[USER@]MACHINE[:PORT]
+	Target string    `json:"target"` // ssh://[USER@]MACHINE[:PORT], or lima://INSTANCE
 	Added  time.Time `json:"added"`
 	// Program is the path there of the program that was brought there, and Build what it calls itself
 	// there. Ours is the build here that it is a copy of.

@@ -3,19 +3,22 @@ package reach
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"unicode"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/home"
 )
 
 func TestWhatIsAMachine(t *testing.T) {
 	for target, ok := range map[string]bool{
 		"ssh://gpu": true, "ssh://me@gpu": true, "ssh://me@gpu:2222": true, "ssh://me@[::1]:22/": true,
-		"gpu": false, "ssh://": false, "ssh://-oProxyCommand=x": false, "ssh://me:secret@gpu": false, "ssh://gpu/path": false, "http://gpu": false, "-p22": false,
+		"gpu": false, "ssh://": false, "ssh://-oProxyCommand=x": false, "ssh://me:secret@gpu": false, "ssh://gpu/path": false, "http://gpu": false, "lima://default": true, "lima://": false, "lima://../x": false, "lima://-F": false, "lima://a/b": false, "-p22": false,
 	} {
 		if err := checkHost("gpu", target); (err == nil) != ok {
 			t.Errorf("%s: %v", target, err)
@@ -25,6 +28,31 @@ func TestWhatIsAMachine(t *testing.T) {
 		if err := checkHost(name, "ssh://gpu"); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+}
+
+// A machine by Lima is that of this home, else the user's.
+func TestMachineByLima(t *testing.T) {
+	user := t.TempDir()
+	t.Setenv("LIMA_HOME", user)
+	t.Setenv("HOME", t.TempDir())
+	here := Here{home: home.Home{Dir: t.TempDir()}}
+	if _, err := here.limaConfig("vm"); agentbox.CodeOf(err) != agentbox.NotFound || agentbox.AsError(err).Hint == "" {
+		t.Errorf("none: %v", err)
+	}
+	for _, dir := range []string{user, here.home.Lima()} {
+		want := filepath.Join(dir, "vm", "ssh.config")
+		err := os.MkdirAll(filepath.Dir(want), 0o700)
+		if err == nil {
+			err = os.WriteFile(want, nil, 0o600)
+		}
+		if got, findErr := here.limaConfig("vm"); err != nil || findErr != nil || got != want {
+			t.Errorf("%q, %v, %v, want %q", got, findErr, err, want)
+		}
+	}
+	host := Host{Name: "vm", Target: "lima://vm"}
+	if args := strings.Join(here.linkTo(host).ssh(t.Context(), host, host.machine(), "true").Args, " "); !strings.Contains(args, " -F "+here.home.Lima()+"/vm/ssh.config ") || !strings.HasSuffix(args, " lima-vm true") {
+		t.Error(args)
 	}
 }
 
