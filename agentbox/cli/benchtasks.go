@@ -30,7 +30,8 @@ type taskMeasures struct {
 }
 
 // whyAbandoned returns why a task that is done did not succeed: code (its command failed),
-// environment (the command could not run, or its machine was lost), policy, limit or cancelled.
+// environment (the command could not run), machine (its machine was lost), policy, limit or
+// cancelled.
 func whyAbandoned(t agentbox.Task) string {
 	r := &agentbox.Result{}
 	if last := t.Last(); last != nil && last.Result != nil {
@@ -43,7 +44,9 @@ func whyAbandoned(t agentbox.Task) string {
 		return "limit"
 	case t.State == agentbox.TaskCancelled:
 		return "cancelled"
-	case t.State == agentbox.TaskLost || r.Exit == nil || *r.Exit == 126 || *r.Exit == 127:
+	case t.State == agentbox.TaskLost:
+		return "machine"
+	case r.Exit == nil || *r.Exit == 126 || *r.Exit == 127:
 		return "environment"
 	}
 	return "code"
@@ -96,16 +99,18 @@ func measureTasks(all []agentbox.Task, since time.Time, by func(agentbox.Task) s
 	return out
 }
 
+// abandonedCauses are the words of whyAbandoned, in the order of columns.
+var abandonedCauses = []string{"code", "environment", "machine", "policy", "limit", "cancelled"}
+
 // measuresFacts are the facts of `bench tasks`.
 func measuresFacts(all []taskMeasures, by string) facts {
-	causes := []string{"code", "environment", "policy", "limit", "cancelled"}
 	head := []string{strings.ToUpper(by), "TASKS", "SUCCEEDED"}
-	for _, c := range causes {
+	for _, c := range abandonedCauses {
 		head = append(head, strings.ToUpper(c))
 	}
 	f := listed(all, append(head, "RETRIED", "SHORT", "WAITED P50", "P95", "COST"), func(m taskMeasures) (string, []string) {
 		row := []string{m.By, fmt.Sprint(m.Tasks), fmt.Sprintf("%d of %d", m.Succeeded, m.Done)}
-		for _, c := range causes {
+		for _, c := range abandonedCauses {
 			row = append(row, fmt.Sprint(m.Abandoned[c]))
 		}
 		return oneLine(m.By), append(row, fmt.Sprint(m.Retried), fmt.Sprint(m.Short), tookText(m.WaitedP50), tookText(m.WaitedP95), costsText(m.Costs))
@@ -131,7 +136,7 @@ func (a *app) benchTasks() *cli.Command {
 	var req api.TaskList
 	return &cli.Command{
 		Name: "tasks", Usage: "say how past tasks went: what succeeded, why the others did not, how long they waited, what they cost",
-		Description: "CODE: the command failed. ENVIRONMENT: it could not be run, or its machine was lost. SHORT: the box ran short of memory or disk.",
+		Description: "CODE: the command failed. ENVIRONMENT: it could not be run. MACHINE: its machine was lost. SHORT: the box ran short of memory or disk.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: since, Usage: "only tasks of the last `TIME`, such as 30d or 12h", Destination: &since},
 			&cli.StringFlag{Name: "by", Value: by, Usage: "by `GROUP`: project, agent, state or week", Destination: &by},

@@ -37,7 +37,7 @@ func TestMeasureTasks(t *testing.T) {
 	if m.By != "none" || m.Tasks != 8 || m.Done != 7 || m.Succeeded != 1 || m.Retried != 1 || m.Short != 1 || m.WaitedP50 != 4*time.Second || m.WaitedP95 != 7*time.Second {
 		t.Errorf("%+v", m)
 	}
-	for cause, n := range map[string]int{"code": 1, "environment": 2, "policy": 1, "limit": 1, "cancelled": 1} {
+	for cause, n := range map[string]int{"code": 1, "environment": 1, "machine": 1, "policy": 1, "limit": 1, "cancelled": 1} {
 		if m.Abandoned[cause] != n {
 			t.Errorf("%s: %d, want %d", cause, m.Abandoned[cause], n)
 		}
