@@ -114,6 +114,12 @@ type TaskSpec struct {
 	Checks []Check `json:"checks,omitempty"` // run over what an attempt left
 
 	Retries int `json:"retries,omitempty"` // extra attempts after one that failed or was lost
+
+	// After are tasks that have to succeed before this one begins. If one does not, this one is
+	// cancelled.
+	After []TaskID `json:"after,omitempty"`
+	// Schedule is the ID of the schedule that submitted the task, or "".
+	Schedule string `json:"schedule,omitempty"`
 }
 
 // SourceRef names a source (package source), and says where it is from.
@@ -145,6 +151,8 @@ type TaskLimits struct {
 
 	Tokens int64   `json:"tokens,omitempty"` // of models
 	Cost   float64 `json:"cost,omitempty"`   // in the currency of the table of rates
+	// BatchCost bounds all attempts of all tasks that were submitted together.
+	BatchCost float64 `json:"batch_cost,omitempty"`
 }
 
 // Task is one unit of agent work with its outcome.

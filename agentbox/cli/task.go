@@ -33,6 +33,7 @@ type submission struct {
 	repeat int
 	each   string
 	agent  string
+	after  []string
 	wait   bool
 }
 
@@ -56,8 +57,10 @@ func (a *app) taskSubmitCommand() *cli.Command {
 			&cli.DurationFlag{Name: "idle", Usage: "end each task after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
 			&cli.DurationFlag{Name: "cpu-time", Usage: "end each task after `TIME` of CPU time", Destination: &spec.Limits.CPU},
 			&cli.FloatFlag{Name: "max-cost", Usage: "end each task when it has cost `AMOUNT`, in the currency of rates.yaml in the home (no effect without that file)", Destination: &spec.Limits.Cost},
+			&cli.FloatFlag{Name: "batch-cost", Usage: "end all tasks of this submission when together they have cost `AMOUNT`, attempts that failed included", Destination: &spec.Limits.BatchCost},
 			&cli.Int64Flag{Name: "max-tokens", Usage: "end each task when models have reported `N` tokens for it", Destination: &spec.Limits.Tokens},
 			&cli.IntFlag{Name: "retries", Usage: "retry a task that failed or was lost up to `N` times", Destination: &spec.Retries},
+			&cli.StringSliceFlag{Name: "after", Usage: "begin when `TASK` has succeeded, and give up if it does not; can be repeated", Destination: &s.after},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &spec.TTY},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &spec.User},
 			&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "run in `DIR` of the box", Destination: &spec.Dir},
@@ -100,6 +103,13 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 		return err
 	}
 	s.req.Spec.Directory, s.req.Spec.Source, s.req.Environ = c.directory, c.source, a.environ()
+	for _, name := range s.after {
+		info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: name})
+		if err != nil {
+			return err
+		}
+		s.req.Spec.After = append(s.req.Spec.After, info.Task.ID)
+	}
 	// This comes after the other checks, because it may ask at the terminal.
 	if err := a.taskOfAgent(ctx, &s); err != nil {
 		return err

@@ -106,6 +106,12 @@ func (a *app) taskShowCommand() *cli.Command {
 func infoRows(info api.TaskInfo) [][]string {
 	t := info.Task
 	rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
+	for _, id := range t.After {
+		rows = append(rows, []string{"after", id.String()})
+	}
+	if t.Schedule != "" {
+		rows = append(rows, []string{"schedule", t.Schedule})
+	}
 	for _, at := range t.Attempts {
 		if r := at.Result; r != nil {
 			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + withEnd(r.WorkText(), r.End)})

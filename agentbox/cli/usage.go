@@ -139,7 +139,7 @@ func envFlag(dest *map[string]string) cli.Flag {
 // the same in every verb that has them.
 var examples = map[string]string{
 	"timeout": "90s, 15m or 1h30m", "idle": "90s, 15m or 1h30m", "cpu-time": "90s, 15m or 1h30m",
-	"max-cost": "0.10", "max-tokens": "100000", "cpus": "2", "parallel": "4",
+	"max-cost": "0.10", "batch-cost": "5", "max-tokens": "100000", "cpus": "2", "parallel": "4",
 }
 
 // checkNumbers refuses flags of a command line that must be above 0 and are not. To the daemon, 0

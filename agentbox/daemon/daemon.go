@@ -145,7 +145,11 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce, Log: cfg.Log,
+		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
+		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
+			d.tasks().addRunningUsage(ctx, &t)
+			return t.Costs
+		}, Log: cfg.Log,
 	})
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.

@@ -262,7 +262,7 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 // refuses a limit that the user set for this task if there is no table. A limit in the
 // configuration applies to users without a table too, so it only causes a message.
 func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress agentbox.Progress) error {
-	if l.Cost == 0 && cfg.Limits.Cost == 0 {
+	if l.Cost == 0 && l.BatchCost == 0 && cfg.Limits.Cost == 0 {
 		return nil
 	}
 	path := t.evidence.home.Rates()
@@ -270,7 +270,7 @@ func (t tasks) checkCost(l agentbox.TaskLimits, cfg *config.Config, progress age
 	if err != nil || rates != nil {
 		return err
 	}
-	if l.Cost > 0 {
+	if l.Cost > 0 || l.BatchCost > 0 {
 		return agentbox.Errorf(agentbox.Invalid, "a limit of cost needs a table of rates, and there is none").WithHint("write %s; docs/costs.md has its form", path)
 	}
 	progress.Note("limits: cost has no effect without a table of rates in " + path)

@@ -106,7 +106,9 @@ type Config struct {
 	HasRoom func(running []Need, next Need) bool
 	// Changed is called when a task has begun or ended; it must not block. nil: nobody looks.
 	Changed func()
-	Log     *slog.Logger
+	// CostSoFar returns what a task has cost, a running attempt included. It may be nil.
+	CostSoFar func(context.Context, agentbox.Task) []agentbox.Cost
+	Log       *slog.Logger
 }
 
 // Queue begins tasks when there is room and follows them to their end. Its methods are safe for
@@ -118,11 +120,12 @@ type Queue struct {
 	wake background.Signal
 	work background.Group // the tasks that are followed; closed by Run
 
-	// mu guards running, listed, watches and changed. done belongs to the goroutine of Run.
+	// mu guards running, listed, watches and changed. done and spent belong to the goroutine of Run.
 	mu      sync.Mutex
 	running map[agentbox.TaskID]record
 	done    map[agentbox.TaskID]bool // tasks that look need not read again
-	listed  []agentbox.Task          // tasks that were not done at the last look
+	spent   batchCosts
+	listed  []agentbox.Task // tasks that were not done at the last look
 	watches map[agentbox.TaskID]*watch
 	changed chan struct{} // closed and replaced when readOver may answer otherwise
 }
@@ -130,7 +133,7 @@ type Queue struct {
 // NewQueue makes a queue, which runs until ctx ends.
 func NewQueue(ctx context.Context, c Config) *Queue {
 	return &Queue{Config: c, ctx: ctx, wake: background.NewSignal(),
-		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, watches: map[agentbox.TaskID]*watch{}, changed: make(chan struct{})}
+		running: map[agentbox.TaskID]record{}, done: map[agentbox.TaskID]bool{}, spent: batchCosts{}, watches: map[agentbox.TaskID]*watch{}, changed: make(chan struct{})}
 }
 
 // scanEvery is how often the queue checks for room while a task waits for it: boxes that are not
@@ -161,7 +164,7 @@ func (q *Queue) Run() {
 // scan resumes following what runs already, so that it is counted before room is judged, and then
 // begins what there is room for, the oldest first. It tells whether to scan again unnotified.
 func (q *Queue) scan() (again bool) {
-	open, bad := q.Store.unfinished(q.done)
+	open, bad := q.Store.unfinished(q.done, q.spent.add)
 	for _, err := range bad {
 		q.Log.Error("cannot read a task", "error", err)
 	}
@@ -170,11 +173,12 @@ func (q *Queue) scan() (again bool) {
 	q.mu.Unlock()
 	for _, t := range open {
 		q.cancelAbandoned(t)
-		again = again || t.State == agentbox.TaskQueued || t.Held
+		again = again || t.State == agentbox.TaskQueued || t.Held || t.Limits.BatchCost > 0
 	}
+	q.limitBatches(q.ctx, open)
 	for _, running := range []bool{true, false} {
 		for _, t := range open {
-			if (t.State == agentbox.TaskRunning) == running {
+			if (t.State == agentbox.TaskRunning) == running && (running || !q.waits(t)) {
 				q.begin(t)
 			}
 		}
@@ -328,10 +332,11 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 	if t.State.Done() {
 		return agentbox.Errorf(agentbox.Conflict, "task %s has ended: it is %s", id, t.State)
 	}
-	if err := write(filepath.Join(q.Store.task(id), cancelFile), why); err != nil {
+	if err := write(q.Store.cancelFile(id), why); err != nil {
 		return err
 	}
 	q.watch(id).cancel()
+	q.announce() // one that waits in the queue is over
 	q.wake.Notify()
 	return nil
 }

@@ -145,6 +145,8 @@ func (s Store) state(t agentbox.Task) agentbox.TaskState {
 		return agentbox.TaskRunning
 	case last != nil && !mayRetry(t):
 		return last.Result.State
+	case s.cancelled(t.ID) && !s.cancellation(t.ID).Limit.IsZero():
+		return agentbox.TaskLimited // of its batch
 	case s.cancelled(t.ID):
 		return agentbox.TaskCancelled
 	}
@@ -216,12 +218,15 @@ func (s Store) has(id agentbox.TaskID, file string) bool {
 // cancelled tells whether somebody cancelled a task, or a limit did.
 func (s Store) cancelled(id agentbox.TaskID) bool { return s.has(id, cancelFile) }
 
+func (s Store) cancelFile(id agentbox.TaskID) string { return filepath.Join(s.task(id), cancelFile) }
+
 // released tells whether a held task goes on without its holder.
 func (s Store) released(id agentbox.TaskID) bool { return s.has(id, releaseFile) }
 
 // cancellation is why a task was cancelled.
 type cancellation struct {
-	Limit agentbox.Limit `json:"limit,omitzero"` // that it reached; none when somebody cancelled it
+	Limit agentbox.Limit  `json:"limit,omitzero"` // that it reached; none when somebody cancelled it
+	After agentbox.TaskID `json:"after,omitzero"` // the task that it waited for, which did not succeed
 }
 
 // cancellation says why a task was cancelled. A file that cannot be read counts as one without a
@@ -237,12 +242,13 @@ func (s Store) List() (all []agentbox.Task, bad []error) {
 }
 
 // unfinished is List without the tasks in done. It adds to done those that have ended, as they
-// never change again.
-func (s Store) unfinished(done map[agentbox.TaskID]bool) (open []agentbox.Task, bad []error) {
+// never change again, and calls ended for each.
+func (s Store) unfinished(done map[agentbox.TaskID]bool, ended func(agentbox.Task)) (open []agentbox.Task, bad []error) {
 	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] })
 	for _, t := range all {
 		if t.State.Done() {
 			done[t.ID] = true
+			ended(t)
 		} else {
 			open = append(open, t)
 		}

@@ -1,0 +1,84 @@
+package task
+
+import (
+	"context"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+func TestAfter(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	follow := func(first agentbox.TaskID) agentbox.Task {
+		all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}, After: []agentbox.TaskID{first}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0]
+	}
+	good, bad := submit(t, q, 0, "0")[0], submit(t, q, 0, "3")[0]
+	second := follow(good.ID)
+	third, never, neither := follow(second.ID), follow(bad.ID), follow(agentbox.NewTaskID())
+	last := follow(never.ID)
+	if got := wait(t, q, third.ID); got.State != agentbox.TaskSucceeded {
+		t.Errorf("%+v", got)
+	}
+	before, after := wait(t, q, good.ID), wait(t, q, second.ID)
+	if after.Last().Started.Before(before.Last().Result.Ended) {
+		t.Error("it began before the one that it follows had ended")
+	}
+	for _, one := range []agentbox.Task{never, neither, last} {
+		if got := wait(t, q, one.ID); got.State != agentbox.TaskCancelled || len(got.Attempts) != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// A batch ends when it has cost what it may, as what has ended counts, too.
+func TestBatchCost(t *testing.T) {
+	h := newFakeHost(t)
+	q, stop := h.serve(t, Store{t.TempDir()}, noChanges)
+	stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	limits := agentbox.TaskLimits{BatchCost: 5}
+	q = NewQueue(ctx, q.Config)
+	q.CostSoFar = func(_ context.Context, one agentbox.Task) []agentbox.Cost {
+		if one.State == agentbox.TaskRunning {
+			return []agentbox.Cost{{Amount: 2, Currency: "XTS"}}
+		}
+		return nil
+	}
+	all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{
+		{Command: []string{"never"}, Limits: limits}, {Command: []string{"never"}, Limits: limits}, {Command: []string{"never"}, Limits: limits}, {Command: []string{"never"}, Limits: limits},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); q.Run() }()
+	for _, one := range all {
+		if got := wait(t, q, one.ID); got.State != agentbox.TaskLimited {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := wait(t, q, other[0].ID); got.State != agentbox.TaskSucceeded {
+		t.Errorf("%+v", got)
+	}
+	cancel()
+	<-done
+	ended := batchCosts{}
+	batch := agentbox.NewTaskID()
+	for range 2 {
+		ended.add(agentbox.Task{TaskSpec: agentbox.TaskSpec{Limits: limits}, Batch: batch, Costs: []agentbox.Cost{{Amount: 2.5, Currency: "XTS"}}})
+	}
+	ended.add(agentbox.Task{Batch: batch, Costs: []agentbox.Cost{{Amount: 9, Currency: "XTS"}}})
+	if ended[batch][0].Amount != 5 {
+		t.Errorf("%+v", ended)
+	}
+}
