@@ -19,6 +19,7 @@ require (
 	github.com/klauspost/compress v1.20.3
 	github.com/lima-vm/lima/v2 v2.2.0
 	github.com/mdp/qrterminal/v3 v3.2.1
+	github.com/netresearch/go-cron v0.9.1
 	github.com/opencontainers/runtime-spec v1.3.0
 	github.com/pelletier/go-toml/v2 v2.3.1
 	github.com/pkg/sftp v1.13.12

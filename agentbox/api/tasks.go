@@ -25,6 +25,11 @@ var (
 	// RemoveTask removes an ended task with its evidence. It is Conflict for a running one.
 	RemoveTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
 
+	// ScheduleTasks submits tasks at certain times, from then on.
+	ScheduleTasks  = Endpoint[NewSchedule, Schedule]{"/v1/task/schedule/add"}
+	ListSchedules  = Endpoint[None, []Schedule]{"/v1/task/schedule/list"}
+	RemoveSchedule = Endpoint[ScheduleRef, Schedule]{"/v1/task/schedule/remove"}
+
 	// RunTask begins a held task and returns when its command runs.
 	RunTask = Endpoint[TaskSubmission, TaskStarted]{"/v1/task/run"}
 	// HoldTask returns when the task has ended and its box is gone. Closing the connection cancels
@@ -100,4 +105,37 @@ type TaskEvent struct {
 	Event   string        `json:"event"`
 	Detail  string        `json:"detail,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
+}
+
+// Missed is what becomes of times at which no daemon ran.
+type Missed string
+
+// Of all times that were missed together, one is made up for, or none.
+const (
+	MissedOnce Missed = "once"
+	MissedSkip Missed = "skip"
+)
+
+// NewSchedule asks for tasks at the times of a crontab line.
+type NewSchedule struct {
+	Times      string         `json:"times"`
+	Missed     Missed         `json:"missed"` // "" is MissedOnce
+	Submission TaskSubmission `json:"submission"`
+}
+
+// Schedule is tasks that are submitted again and again.
+type Schedule struct {
+	ID string `json:"id"`
+	NewSchedule
+	Created time.Time       `json:"created"`
+	Last    time.Time       `json:"last"`              // the last time that was served or left out, or Created
+	Next    time.Time       `json:"next"`              // after Last
+	Batch   agentbox.TaskID `json:"batch,omitzero"`    // what was submitted last
+	Error   string          `json:"error,omitempty"`   // why the last time submitted nothing
+	Skipped int             `json:"skipped,omitempty"` // times that were missed and left out
+}
+
+// ScheduleRef names a schedule.
+type ScheduleRef struct {
+	ID string `json:"id"`
 }

@@ -53,15 +53,16 @@ func (a *app) daemon(ctx context.Context) (*api.Client, error) {
 // onlyHere are the commands that need files or secrets of this machine where the daemon is, with what
 // to do instead.
 var onlyHere = map[string]string{
-	"daemon":       "agentbox daemon start starts the one there",
-	"bench":        "run it there",
-	"serve":        "run it there, and reach it by ssh -L",
-	"ui":           "run it there, and reach it by ssh -L",
-	"service":      "run it there",
-	"image export": "run it there",
-	"image import": "run it there",
-	"init":         "leave out --host",
-	"secret set":   "secrets of another machine are not supported: no value of this machine may lie on its disk",
+	"task schedule": "it would need the checkout each time: run it there",
+	"daemon":        "agentbox daemon start starts the one there",
+	"bench":         "run it there",
+	"serve":         "run it there, and reach it by ssh -L",
+	"ui":            "run it there, and reach it by ssh -L",
+	"service":       "run it there",
+	"image export":  "run it there",
+	"image import":  "run it there",
+	"init":          "leave out --host",
+	"secret set":    "secrets of another machine are not supported: no value of this machine may lie on its disk",
 }
 
 // checkout is what a verb works on: the current directory or, on another machine, what of its

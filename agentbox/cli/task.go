@@ -17,7 +17,7 @@ func (a *app) taskCommand() *cli.Command {
 	return &cli.Command{
 		Name: "task", Category: catBox, Usage: "run commands or agents in boxes of their own, and keep the results",
 		Commands: []*cli.Command{
-			a.taskSubmitCommand(), a.taskLsCommand(), a.taskReportCommand(), a.taskShowCommand(), a.taskLogsCommand(), a.taskAttachCommand(),
+			a.taskSubmitCommand(), a.taskLsCommand(), a.taskReportCommand(), a.taskScheduleCommand(), a.taskShowCommand(), a.taskLogsCommand(), a.taskAttachCommand(),
 			a.taskEachCommand("cancel", "cancel tasks that run or wait in the queue", api.CancelTask),
 			a.taskEachCommand("retry", "submit tasks again that have ended", api.RetryTask),
 			a.taskEachCommand("rm", "remove tasks that have ended, with their evidence", api.RemoveTask),
@@ -41,52 +41,62 @@ type submission struct {
 // repetitions or, with --wait, how they ended.
 func (a *app) taskSubmitCommand() *cli.Command {
 	s := submission{repeat: 1}
-	spec := &s.req.Spec
 	return &cli.Command{
 		Name: "submit", Usage: "run a command in a new box, as soon as this machine has room", ArgsUsage: "-- CMD... | --agent NAME PROMPT",
 		Description: "The box is created from this directory in its state when the task starts. The changes are saved as a git ref before the box is removed.\n" +
 			"It prints the IDs of the tasks and returns; with --wait it waits and prints how they ended.\n" +
 			"With --agent, an agent works on PROMPT without asking questions; agentbox agent lists the agents.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "agent", Usage: "run agent `NAME` on a prompt", Destination: &s.agent},
-			&cli.IntFlag{Name: "repeat", Usage: "submit the command `N` times", Value: 1, Destination: &s.repeat},
-			&cli.StringFlag{Name: "each", Usage: "submit the command once for each line of `FILE`, which replaces {} or is appended", Destination: &s.each},
-			&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "run at most `N` of them at once (default: as many as this machine has room for)", Destination: &s.req.Parallel},
-			&cli.BoolFlag{Name: "wait", Usage: "wait for all tasks; the exit code is that of the first task that did not succeed, or 124 if a limit ended it", Destination: &s.wait},
-			&cli.DurationFlag{Name: "timeout", Usage: "end each task after `TIME`", Destination: &spec.Limits.Wall},
-			&cli.DurationFlag{Name: "idle", Usage: "end each task after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
-			&cli.DurationFlag{Name: "cpu-time", Usage: "end each task after `TIME` of CPU time", Destination: &spec.Limits.CPU},
-			&cli.FloatFlag{Name: "max-cost", Usage: "end each task when it has cost `AMOUNT`, in the currency of rates.yaml in the home (no effect without that file)", Destination: &spec.Limits.Cost},
-			&cli.FloatFlag{Name: "batch-cost", Usage: "end all tasks of this submission when together they have cost `AMOUNT`, attempts that failed included", Destination: &spec.Limits.BatchCost},
-			&cli.Int64Flag{Name: "max-tokens", Usage: "end each task when models have reported `N` tokens for it", Destination: &spec.Limits.Tokens},
-			&cli.IntFlag{Name: "retries", Usage: "retry a task that failed or was lost up to `N` times", Destination: &spec.Retries},
-			&cli.StringSliceFlag{Name: "after", Usage: "begin when `TASK` has succeeded, and give up if it does not; can be repeated", Destination: &s.after},
-			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &spec.TTY},
-			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &spec.User},
-			&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "run in `DIR` of the box", Destination: &spec.Dir},
-			envFlag(&spec.Env),
-			&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one", Destination: &spec.Image},
-			&cli.IntFlag{Name: "cpus", Usage: "give each box `N` CPUs", Destination: &spec.CPUs},
-			&cli.StringFlag{Name: "memory", Usage: "give each box `SIZE` of memory, such as 2GiB", Destination: &spec.Memory},
-			&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: " + agentbox.IsolationWords(), Action: func(_ context.Context, _ *cli.Command, v string) error {
-				spec.Isolation = agentbox.Isolation(v)
-				return nil
-			}},
-		},
+		Flags: append(s.flags(), &cli.BoolFlag{Name: "wait", Usage: "wait for all tasks; the exit code is that of the first task that did not succeed, or 124 if a limit ended it", Destination: &s.wait}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			argv := a.command
-			if argv == nil {
-				argv = cmd.Args().Slice()
+			if err := a.resolve(ctx, &s, a.commandOr(cmd)); err != nil {
+				return err
 			}
-			return a.submit(ctx, s, argv)
+			return a.submit(ctx, s)
 		},
 	}
 }
 
-// submit checks, resolves and submits. All tasks of one submission are one batch. Without a flag,
-// AGENTBOX_ISOLATION of our environment becomes part of the task, because a daemon with another
-// environment may run it.
-func (a *app) submit(ctx context.Context, s submission, argv []string) error {
+// commandOr is the command after --, or else the words of the command line.
+func (a *app) commandOr(cmd *cli.Command) []string {
+	if a.command != nil {
+		return a.command
+	}
+	return cmd.Args().Slice()
+}
+
+// flags are those that say what tasks are to do.
+func (s *submission) flags() []cli.Flag {
+	spec := &s.req.Spec
+	return []cli.Flag{
+		&cli.StringFlag{Name: "agent", Usage: "run agent `NAME` on a prompt", Destination: &s.agent},
+		&cli.IntFlag{Name: "repeat", Usage: "submit the command `N` times", Value: 1, Destination: &s.repeat},
+		&cli.StringFlag{Name: "each", Usage: "submit the command once for each line of `FILE`, which replaces {} or is appended", Destination: &s.each},
+		&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "run at most `N` of them at once (default: as many as this machine has room for)", Destination: &s.req.Parallel},
+		&cli.DurationFlag{Name: "timeout", Usage: "end each task after `TIME`", Destination: &spec.Limits.Wall},
+		&cli.DurationFlag{Name: "idle", Usage: "end each task after `TIME` without output or network traffic", Destination: &spec.Limits.Idle},
+		&cli.DurationFlag{Name: "cpu-time", Usage: "end each task after `TIME` of CPU time", Destination: &spec.Limits.CPU},
+		&cli.FloatFlag{Name: "max-cost", Usage: "end each task when it has cost `AMOUNT`, in the currency of rates.yaml in the home (no effect without that file)", Destination: &spec.Limits.Cost},
+		&cli.FloatFlag{Name: "batch-cost", Usage: "end all tasks of this submission when together they have cost `AMOUNT`, attempts that failed included", Destination: &spec.Limits.BatchCost},
+		&cli.Int64Flag{Name: "max-tokens", Usage: "end each task when models have reported `N` tokens for it", Destination: &spec.Limits.Tokens},
+		&cli.IntFlag{Name: "retries", Usage: "retry a task that failed or was lost up to `N` times", Destination: &spec.Retries},
+		&cli.StringSliceFlag{Name: "after", Usage: "begin when `TASK` has succeeded, and give up if it does not; can be repeated", Destination: &s.after},
+		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the command a terminal", Destination: &spec.TTY},
+		&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "run as `USER` of the box", Destination: &spec.User},
+		&cli.StringFlag{Name: "workdir", Aliases: []string{"w"}, Usage: "run in `DIR` of the box", Destination: &spec.Dir},
+		envFlag(&spec.Env),
+		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one", Destination: &spec.Image},
+		&cli.IntFlag{Name: "cpus", Usage: "give each box `N` CPUs", Destination: &spec.CPUs},
+		&cli.StringFlag{Name: "memory", Usage: "give each box `SIZE` of memory, such as 2GiB", Destination: &spec.Memory},
+		&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: " + agentbox.IsolationWords(), Action: func(_ context.Context, _ *cli.Command, v string) error {
+			spec.Isolation = agentbox.Isolation(v)
+			return nil
+		}},
+	}
+}
+
+// resolve checks a submission and makes its request. Without a flag, AGENTBOX_ISOLATION of our
+// environment becomes part of the task, because a daemon with another environment may run it.
+func (a *app) resolve(ctx context.Context, s *submission, argv []string) error {
 	if err := s.check(argv); err != nil {
 		return err
 	}
@@ -111,9 +121,11 @@ func (a *app) submit(ctx context.Context, s submission, argv []string) error {
 		s.req.Spec.After = append(s.req.Spec.After, info.Task.ID)
 	}
 	// This comes after the other checks, because it may ask at the terminal.
-	if err := a.taskOfAgent(ctx, &s); err != nil {
-		return err
-	}
+	return a.taskOfAgent(ctx, s)
+}
+
+// submit submits a request. All tasks of one submission are one batch.
+func (a *app) submit(ctx context.Context, s submission) error {
 	all, err := call(ctx, a, api.SubmitTasks, s.req)
 	if err != nil {
 		return err

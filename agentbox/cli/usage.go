@@ -46,6 +46,7 @@ var argumentsBy = map[string]arguments{
 	"PATH":                             {1, 1, "one path", "for example: agentbox image import image.tar"},
 	"DIGEST|KEY|NAME":                  {1, 1, "one digest or name", "agentbox cache ls lists them"},
 	"DIGEST|KEY|NAME|IMAGE":            {1, 1, "one digest or name", "agentbox cache ls lists them"},
+	"SCHEDULE":                         {1, 1, "one schedule", "agentbox task schedule ls lists them"},
 	"TOKEN":                            {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
 	"ID|NAME":                          {1, 1, "one token", "agentbox token ls lists them"},
 	"PEER|NAME":                        {1, 1, "one machine", "agentbox mesh peers lists them"},

@@ -27,6 +27,7 @@ import (
 	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/task"
+	"agentbox/agentbox/task/schedule"
 	"agentbox/agentbox/team/membership"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
@@ -48,14 +49,15 @@ var ErrRunning = errors.New("a daemon already serves this home")
 // daemon is one running daemon: the parts that Run has assembled, for use by the handlers. It does
 // not change after that and needs no lock. The parts do their own locking.
 type daemon struct {
-	cfg     Config
-	started time.Time
-	boxes   *host.Manager
-	shares  *shares // what boxes are made of, and what the team may have
-	queue   *task.Queue
-	sources sources
-	stop    context.CancelFunc
-	changes *changes
+	cfg       Config
+	started   time.Time
+	boxes     *host.Manager
+	shares    *shares // what boxes are made of, and what the team may have
+	queue     *task.Queue
+	sources   sources
+	schedules *schedule.Keeper
+	stop      context.CancelFunc
+	changes   *changes
 
 	artifacts  artifacts
 	checks     checks
@@ -88,6 +90,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.shares.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { d.keepSources(ctx) })
+	work.Go(func() { d.schedules.Run(ctx) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
 	// The metrics come before the socket, so that a wrong address is an error at start.
@@ -151,6 +154,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 			return t.Costs
 		}, Log: cfg.Log,
 	})
+	d.schedules = d.newSchedules()
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.
 	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.contexts, d.dropMachines
@@ -203,6 +207,20 @@ func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}
 
 // tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks} }
+
+// newSchedules returns the keeper of this home's schedules.
+func (d *daemon) newSchedules() *schedule.Keeper {
+	k := schedule.New()
+	k.Dir, k.Log = d.cfg.Home.Schedules(), d.cfg.Log
+	k.Submit = func(ctx context.Context, req api.TaskSubmission) ([]agentbox.Task, error) {
+		return d.tasks().submit(ctx, req, nil)
+	}
+	k.Tasks = func() []agentbox.Task {
+		all, _ := d.queue.Store.List() // a task that cannot be read was submitted long ago
+		return all
+	}
+	return k
+}
 
 // cacheDrivers opens each driver only once, because drivers cache what they have found out.
 func cacheDrivers(open func(agentbox.Isolation) (vmm.Driver, error)) func(agentbox.Isolation) (vmm.Driver, error) {

@@ -48,6 +48,9 @@ func (d *daemon) handler() http.Handler {
 	tokens{&token.Store{Path: d.cfg.Home.Tokens()}, boxes, d.tasks()}.handle(mux)
 	d.tasks().handle(mux)
 	d.artifacts.handle(mux)
+	api.Handle(mux, api.ScheduleTasks, d.schedules.Add)
+	api.Handle(mux, api.ListSchedules, d.schedules.List)
+	api.Handle(mux, api.RemoveSchedule, d.schedules.Remove)
 	d.sources.handle(mux)
 
 	// What boxes may do.
