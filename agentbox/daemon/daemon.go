@@ -21,6 +21,7 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
+	"agentbox/agentbox/idle"
 	"agentbox/agentbox/layers/entries"
 	"agentbox/agentbox/place/local"
 	"agentbox/agentbox/place/local/drivers"
@@ -207,6 +208,11 @@ func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}
 
 // tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks} }
+
+// idle returns when this machine works for others.
+func (d *daemon) idle() idle.Keeper {
+	return idle.Keeper{File: d.cfg.Home.Idle(), Running: func() int { return 0 }}
+}
 
 // newSchedules returns the keeper of this home's schedules.
 func (d *daemon) newSchedules() *schedule.Keeper {

@@ -80,5 +80,7 @@ func (d *daemon) handler() http.Handler {
 	// The store, and the team.
 	d.entries().Handle(mux)
 	d.membership().Handle(mux)
+	api.Handle(mux, api.SetIdle, d.idle().Set)
+	api.Handle(mux, api.ShowIdle, d.idle().Show)
 	return d.changes.around(mux)
 }

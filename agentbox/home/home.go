@@ -35,6 +35,7 @@ import (
 //	sources/<digest>/       what queued tasks and boxes are made from, see agentbox/source
 //	checks/<digest>/        a module of a repository's checks, and what it was compiled to, see agentbox/check
 //	tasks/<id>/             a task or a run, and its evidence, see agentbox/task
+//	idle.json               when this machine runs tasks of others, see agentbox/idle
 //	schedules/<id>.json     when tasks are submitted, see agentbox/task/schedule
 //	sessions/<project>/<agent>/kept.tar  an agent's conversations; never unpacked here
 //	ssh/<host>.<id>/        the key and host key of a box for stock ssh, see agentbox/reach
@@ -166,6 +167,9 @@ func (h Home) Checks() string { return filepath.Join(h.Dir, "checks") }
 
 // Tasks is the directory of all tasks.
 func (h Home) Tasks() string { return filepath.Join(h.Dir, "tasks") }
+
+// Idle is when this machine runs tasks of others (package idle).
+func (h Home) Idle() string { return filepath.Join(h.Dir, "idle.json") }
 
 // Schedules has when tasks are submitted (package schedule).
 func (h Home) Schedules() string { return filepath.Join(h.Dir, "schedules") }

@@ -1,0 +1,55 @@
+package api
+
+import "time"
+
+// The calls about what this machine does for others.
+var (
+	// SetIdle replaces the policy.
+	SetIdle = Endpoint[IdlePolicy, IdleStatus]{"/v1/idle/set"}
+	// ShowIdle measures, and says what follows.
+	ShowIdle = Endpoint[None, IdleStatus]{"/v1/idle/show"}
+)
+
+// IdlePolicy says when this machine runs tasks of other members. The zero policy is never.
+type IdlePolicy struct {
+	Allowed bool `json:"allowed"`
+	Always  bool `json:"always,omitempty"` // even while somebody works at it
+	// From and To bound the time of day, as 19:00 and 07:00; "" is at any time.
+	From    string   `json:"from,omitempty"`
+	To      string   `json:"to,omitempty"`
+	Members []string `json:"members,omitempty"` // names of peers; none means all
+	Tasks   int      `json:"tasks,omitempty"`   // at once; 0 is 1
+	Battery bool     `json:"battery,omitempty"` // on battery, too
+}
+
+// IdleFacts are what was measured; nil for what this machine cannot tell.
+type IdleFacts struct {
+	Now      time.Time  `json:"now"`
+	Load     *float64   `json:"load,omitempty"`     // of a minute, per CPU
+	Pressure *float64   `json:"pressure,omitempty"` // percent of a minute in which something waited for a CPU
+	Input    *time.Time `json:"input,omitempty"`    // somebody uses it since then; zero: nobody does
+	Lid      *bool      `json:"lid_closed,omitempty"`
+	Battery  *bool      `json:"on_battery,omitempty"`
+	Running  int        `json:"running"` // tasks of others, which make load themselves
+}
+
+// IdleReason is why this machine takes no task.
+type IdleReason string
+
+// The reasons.
+const (
+	IdleDenied   IdleReason = "denied"
+	IdleHours    IdleReason = "hours"
+	IdleInput    IdleReason = "input"
+	IdleLoad     IdleReason = "load"
+	IdlePressure IdleReason = "pressure"
+	IdleBattery  IdleReason = "battery"
+	IdleFull     IdleReason = "full"
+)
+
+// IdleStatus is the policy, the facts and what follows: reasons against, none if it takes tasks.
+type IdleStatus struct {
+	Policy  IdlePolicy   `json:"policy"`
+	Facts   IdleFacts    `json:"facts"`
+	Against []IdleReason `json:"against"`
+}

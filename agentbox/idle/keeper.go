@@ -1,0 +1,62 @@
+package idle
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
+)
+
+// Keeper has the policy of a home, in a file. Its methods are safe for concurrent use.
+type Keeper struct {
+	File    string
+	Running func() int // tasks of others that run here
+}
+
+// Policy reads the policy. One that cannot be read allows nothing.
+func (k Keeper) Policy() (p api.IdlePolicy, err error) {
+	if err = durable.ReadJSON(k.File, &p); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return api.IdlePolicy{}, err
+	}
+	return p, nil
+}
+
+// Status measures and decides.
+func (k Keeper) Status(ctx context.Context) (api.IdleStatus, error) {
+	p, err := k.Policy()
+	if err != nil {
+		return api.IdleStatus{}, err
+	}
+	f := measure(ctx, "/")
+	f.Now, f.Running = time.Now(), k.Running()
+	return api.IdleStatus{Policy: p, Facts: f, Against: Decide(p, f)}, nil
+}
+
+// Serves tells whether a policy is for a member.
+func Serves(p api.IdlePolicy, member string) bool {
+	return p.Allowed && (len(p.Members) == 0 || slices.Contains(p.Members, member))
+}
+
+// Set replaces the policy.
+func (k Keeper) Set(ctx context.Context, p api.IdlePolicy, _ agentbox.Progress) (api.IdleStatus, error) {
+	if err := Check(p); err != nil {
+		return api.IdleStatus{}, err
+	}
+	if err := durable.WriteJSON(k.File, p, 0o600); err != nil {
+		return api.IdleStatus{}, err
+	}
+	return k.Status(ctx)
+}
+
+// Show is Status, as a call.
+func (k Keeper) Show(ctx context.Context, _ api.None, _ agentbox.Progress) (api.IdleStatus, error) {
+	return k.Status(ctx)
+}

@@ -1,0 +1,88 @@
+package idle
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"github.com/prometheus/procfs"
+	"github.com/prometheus/procfs/sysfs"
+
+	"agentbox/agentbox/api"
+)
+
+// logindTimeout bounds the question to logind, which may be hung.
+const logindTimeout = time.Second
+
+// measure reads the facts from the file systems proc and sys below root, and from logind.
+func measure(ctx context.Context, root string) (f api.IdleFacts) {
+	if fs, err := procfs.NewFS(filepath.Join(root, "proc")); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			each := load.Load1 / float64(runtime.NumCPU())
+			f.Load = &each
+		}
+		if psi, err := fs.PSIStatsForResource("cpu"); err == nil && psi.Some != nil {
+			f.Pressure = &psi.Some.Avg60
+		}
+	}
+	if fs, err := sysfs.NewFS(filepath.Join(root, "sys")); err == nil {
+		f.Battery = onBattery(fs)
+	}
+	f.Input, f.Lid = logind(ctx)
+	return f
+}
+
+// onBattery is true if a battery is being discharged, nil without a battery. A wireless mouse has
+// one, too: its scope is Device.
+func onBattery(fs sysfs.FS) *bool {
+	supplies, err := fs.PowerSupplyClass()
+	if err != nil {
+		return nil
+	}
+	var on *bool
+	for _, s := range supplies {
+		if s.Type == "Battery" && s.Scope != "Device" {
+			discharging := s.Status == "Discharging" || on != nil && *on
+			on = &discharging
+		}
+	}
+	return on
+}
+
+// logind asks since when somebody uses this machine, and whether the lid is closed. A machine on
+// which no graphical session tells logind that it is idle has no answer.
+func logind(ctx context.Context) (input *time.Time, lid *bool) {
+	ctx, cancel := context.WithTimeout(ctx, logindTimeout)
+	defer cancel()
+	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	if err != nil {
+		return nil, nil
+	}
+	defer conn.Close()
+	var all map[string]dbus.Variant
+	manager := conn.Object("org.freedesktop.login1", "/org/freedesktop/login1")
+	if manager.CallWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, "org.freedesktop.login1.Manager").Store(&all) != nil {
+		return nil, nil
+	}
+	return fromLogind(all)
+}
+
+// fromLogind reads the properties of logind's manager. IdleSinceHint is 0 where no session has ever
+// given a hint, as on a server.
+func fromLogind(all map[string]dbus.Variant) (input *time.Time, lid *bool) {
+	if closed, ok := all["LidClosed"].Value().(bool); ok {
+		lid = &closed
+	}
+	idle, ok := all["IdleHint"].Value().(bool)
+	since, known := all["IdleSinceHint"].Value().(uint64)
+	if !ok || !known || since == 0 {
+		return nil, lid
+	}
+	var at time.Time
+	if !idle && (lid == nil || !*lid) {
+		at = time.UnixMicro(int64(since))
+	}
+	return &at, lid
+}
