@@ -17,6 +17,9 @@ const (
 	GVisor  Isolation = "gvisor"
 	// Container shares the host's kernel, so it isolates less than all others.
 	Container Isolation = "container"
+	// Lima is no kind of box, but asks for one in this host's machine by Lima: the command line goes
+	// there, and asks for Auto.
+	Lima Isolation = "lima"
 )
 
 // Kind is what all code but a kind's own has to know of it. The zero Kind is none.

@@ -36,6 +36,9 @@ func (a *app) agentCommand() *cli.Command {
 			if !cmd.Args().Present() {
 				return a.listAgents(ctx)
 			}
+			if err := a.intoLima(ctx, &req.Isolation, false); err != nil {
+				return err
+			}
 			args := a.command
 			// `agent NAME ARG...` works without --, because an agent's own flags are rarely ours.
 			if args == nil {

@@ -157,7 +157,9 @@ be invoked, 127 it was not found.`,
 		},
 		Before: func(ctx context.Context, _ *cli.Command) (context.Context, error) {
 			var err error
-			a.here, err = reach.Find(buildID())
+			if a.here, err = reach.Find(buildID()); err == nil {
+				a.findLima(ctx)
+			}
 			return ctx, err
 		},
 		Commands:               commands,

@@ -31,6 +31,9 @@ func (a *app) runCommand() *cli.Command {
 			if len(r.argv) == 0 {
 				return agentbox.Errorf(agentbox.Invalid, "no command given").WithHint("agentbox run -- CMD...")
 			}
+			if err := a.intoLima(ctx, &req.Isolation, false); err != nil {
+				return err
+			}
 			// Like a foreground command of a shell.
 			r.tty = r.tty || a.interactive()
 			return a.runTask(ctx, req, r, timeout)

@@ -48,6 +48,9 @@ func (a *app) taskSubmitCommand() *cli.Command {
 			"With --agent, an agent works on PROMPT without asking questions; agentbox agent lists the agents.",
 		Flags: append(s.flags(), &cli.BoolFlag{Name: "wait", Usage: "wait for all tasks; the exit code is that of the first task that did not succeed, or 124 if a limit ended it", Destination: &s.wait}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := a.intoLima(ctx, &s.req.Spec.Isolation, false); err != nil {
+				return err
+			}
 			if err := a.resolve(ctx, &s, a.commandOr(cmd)); err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 func machineFlags(req *api.UpRequest) []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "image", Usage: "use `IMAGE` instead of the configured one: apt:SUITE, oci:DIR, docker-archive:FILE or a reference such as debian:12", Destination: &req.Image},
-		&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: " + agentbox.IsolationWords(), Destination: (*string)(&req.Isolation)},
+		&cli.StringFlag{Name: "isolation", Usage: "use this `KIND` of isolation: " + agentbox.IsolationWords() + "; lima: in a machine by Lima", Destination: (*string)(&req.Isolation)},
 		&cli.IntFlag{Name: "cpus", Usage: "give the box `N` CPUs (default: depends on this machine; agentbox doctor shows it)", Destination: &req.CPUs},
 		&cli.StringFlag{Name: "memory", Usage: "give the box `SIZE` of memory, such as 2GiB (default: depends on this machine)", Destination: &req.Memory},
 		&cli.BoolFlag{Name: "cold", Usage: "boot a microvm instead of restoring its template, until the box is reset", Destination: &req.Cold},
@@ -48,6 +48,9 @@ func (a *app) upCommand() *cli.Command {
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
 				return agentbox.Errorf(agentbox.Invalid, "up takes no argument %q", cmd.Args().First()).WithHint("put the command after --: agentbox up -- %s", shellescape.QuoteCommand(cmd.Args().Slice()))
+			}
+			if err := a.intoLima(ctx, &req.Isolation, explain); err != nil {
+				return err
 			}
 			// Only if a command or shell starts in the current directory must that directory be in
 			// the box, and must up wait for services.

@@ -22,7 +22,7 @@ var topLevel = []key{
 	{"include", (*decoder).include},
 	{"kernel", func(d *decoder, n *yaml.Node) { set(d, n, &d.cfg.Kernel, nonEmpty) }},
 	{"isolation", func(d *decoder, n *yaml.Node) {
-		choice(d, n, &d.cfg.Isolation, agentbox.Isolations()...)
+		choice(d, n, &d.cfg.Isolation, append(agentbox.Isolations(), agentbox.Lima)...)
 	}},
 	{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
 	{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},

@@ -76,6 +76,9 @@ func (c Chooser) Choose(ctx context.Context, w Preference) (Choice, error) {
 	if w.by == "" {
 		return c.Auto(ctx)
 	}
+	if w.kind == agentbox.Lima {
+		return Choice{}, agentbox.Errorf(agentbox.Invalid, "%s asks for the machine by Lima, into which only up, run, agent and task submit go", w.by).WithHint("use another --isolation")
+	}
 	facts, err := c.Probe(ctx, w.kind, false)
 	if err != nil {
 		return Choice{}, fmt.Errorf("%s is asked for by %s: %w", w.kind, w.by, err)

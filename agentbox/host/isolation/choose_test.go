@@ -62,6 +62,18 @@ func TestAutoChoosesStrongestFastKind(t *testing.T) {
 	}
 }
 
+// A machine by Lima is the command line's matter.
+func TestLimaIsNoKind(t *testing.T) {
+	_, err := hostWith(kvm, soft).Choose(t.Context(), Preference{agentbox.Lima, "agentbox.yaml"})
+	if e := agentbox.AsError(err); e == nil || e.Code != agentbox.Invalid || e.Hint == "" {
+		t.Error(err)
+	}
+	// The command line there asks for auto, whatever the configuration says.
+	if got := PreferenceOf(agentbox.Auto, &config.Config{Isolation: agentbox.Lima}, nil); got.by != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // An interrupt during a probe must not pass for a verdict on the host.
 func TestChooseCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
