@@ -210,7 +210,7 @@ func (a *app) verbs() []verb {
 		// These control what boxes may do and which secrets they may use.
 		{"policy", a.policyCommand}, {"secret", a.secretCommand},
 		// These let other programs and a browser use boxes.
-		{"serve", a.serveCommand}, {"ui", a.uiCommand}, {"token", a.tokenCommand},
+		{"serve", a.serveCommand}, {"mcp", a.mcpCommand}, {"ui", a.uiCommand}, {"token", a.tokenCommand},
 		// These are about this machine rather than one box.
 		{"init", a.initCommand}, {"host", a.hostCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"idle", a.idleCommand}, {"lima", a.limaCommand}, {"service", a.serviceCommand},
 		{"prune", a.pruneCommand}, {"doctor", a.doctorCommand}, {"bench", a.benchCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand},

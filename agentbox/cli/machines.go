@@ -63,6 +63,7 @@ var onlyHere = map[string]string{
 	"image import":  "run it there",
 	"init":          "leave out --host",
 	"secret set":    "secrets of another machine are not supported: no value of this machine may lie on its disk",
+	"mcp":           "run it there: its client can start ssh MACHINE agentbox mcp",
 }
 
 // checkout is what a verb works on: the current directory or, on another machine, what of its

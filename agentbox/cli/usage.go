@@ -48,6 +48,7 @@ var argumentsBy = map[string]arguments{
 	"DIGEST|KEY|NAME|IMAGE":            {1, 1, "one digest or name", "agentbox cache ls lists them"},
 	"SCHEDULE":                         {1, 1, "one schedule", "agentbox task schedule ls lists them"},
 	"TOKEN":                            {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
+	"claude|codex|gemini":              {1, 1, "one of claude, codex, gemini", "for example: agentbox mcp install claude"},
 	"ID|NAME":                          {1, 1, "one token", "agentbox token ls lists them"},
 	"PEER|NAME":                        {1, 1, "one machine", "agentbox mesh peers lists them"},
 	"URL|HOST[:PORT]":                  {1, 1, "one URL", "for example: agentbox policy check https://example.com/"},

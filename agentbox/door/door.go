@@ -28,8 +28,8 @@ type Config struct {
 	Names []string
 	// Page is what is served to browsers without a token.
 	Page http.Handler
-	// MCP makes the handler of /mcp, for the holder of a token whom client acts for.
-	MCP func(client func(context.Context) (*api.Client, error)) http.Handler
+	// MCP serves /mcp; GrantOf tells it whose a request is, and Door.Client acts for them.
+	MCP func(*Door) http.Handler
 	Log *slog.Logger
 }
 
@@ -59,7 +59,7 @@ func New(c Config) *Door {
 	}
 	d.serveLocal()
 	if c.MCP != nil {
-		d.mcp = c.MCP(d.clientOf)
+		d.mcp = c.MCP(d)
 	}
 	return d
 }

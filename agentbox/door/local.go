@@ -17,13 +17,13 @@ func (d *Door) Client(grant api.Token) *api.Client {
 	return api.NewClientOver("this door", func(ctx context.Context) (net.Conn, error) { return d.local.dial(ctx, grant) })
 }
 
-// clientOf returns a client for whose request has this context.
-func (d *Door) clientOf(ctx context.Context) (*api.Client, error) {
-	grant, ok := ctx.Value(grantKey{}).(api.Token)
+// GrantOf returns whose a request is that the door has passed on.
+func GrantOf(r *http.Request) (api.Token, error) {
+	grant, ok := r.Context().Value(grantKey{}).(api.Token)
 	if !ok {
-		return nil, agentbox.Errorf(agentbox.Unauthorized, "no token given")
+		return grant, agentbox.Errorf(agentbox.Unauthorized, "no token given")
 	}
-	return d.Client(grant), nil
+	return grant, nil
 }
 
 // serveLocal serves the clients of Client until Close.

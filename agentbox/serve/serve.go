@@ -13,11 +13,14 @@ import (
 	"os/exec"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/net/netutil"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/client"
 	"agentbox/agentbox/door"
+	"agentbox/agentbox/mcp"
 )
 
 // Config is what is served and where.
@@ -30,6 +33,7 @@ type Config struct {
 	Cert, Key string
 	Page      bool // print the page's address only
 	Quiet     bool // print the address only
+	Version   string
 	Out       io.Writer
 	Log       *slog.Logger
 }
@@ -43,14 +47,19 @@ const (
 
 // newDoor returns a door to the daemon. The caller closes both.
 func newDoor(c Config) (*door.Door, *api.Client) {
-	client := api.NewClient(c.Socket)
+	daemon := api.NewClient(c.Socket)
 	start := func(ctx context.Context) error {
 		if out, err := exec.CommandContext(ctx, c.Client, "daemon", "start", "--quiet").CombinedOutput(); err != nil {
 			return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %w: %s", err, agentbox.Printable(string(out))).WithHint("agentbox daemon log shows why")
 		}
 		return nil
 	}
-	return door.New(door.Config{Daemon: client, Start: start, Names: c.Names, Log: c.Log}), client
+	tools := func(d *door.Door) http.Handler {
+		return mcp.Handler(door.GrantOf, func(grant api.Token) mcp.Server {
+			return mcp.Server{Client: client.Of(d.Client(grant)), Version: c.Version}
+		})
+	}
+	return door.New(door.Config{Daemon: daemon, Start: start, Names: c.Names, MCP: tools, Log: c.Log}), daemon
 }
 
 // Run serves until ctx ends.
@@ -59,8 +68,8 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	d, client := newDoor(c)
-	defer client.Close()
+	d, daemon := newDoor(c)
+	defer daemon.Close()
 	defer d.Close()
 	// Streams end with ctx, so that they do not delay the end.
 	server := &http.Server{Handler: d, BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
@@ -138,4 +147,22 @@ func open(page string) {
 		return
 	}
 	_ = exec.Command("xdg-open", page).Start()
+}
+
+// Stdio serves one MCP client on standard input and output until it goes or ctx ends.
+func Stdio(ctx context.Context, c Config, scope api.Scope) error {
+	d, daemon := newDoor(c)
+	defer daemon.Close()
+	defer d.Close()
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = ""
+	}
+	here := d.Client(api.Token{ID: "mcp", Scope: scope})
+	defer here.Close()
+	err = mcp.Server{Client: client.Of(here), Directory: dir, Version: c.Version}.New().Run(ctx, new(sdk.StdioTransport))
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }

@@ -1,6 +1,6 @@
 // Command agentbox-daemon is the daemon of a home. The command line carries it (agentbox/programs)
-// and starts it as `agentbox daemon`; it is no program for people. The same program is `agentbox serve`
-// and `agentbox ui`, in a process of their own.
+// and starts it as `agentbox daemon`; it is no program for people. The same program is `agentbox serve`,
+// `agentbox ui` and `agentbox mcp`, in a process of their own.
 package main
 
 import (
@@ -33,6 +33,7 @@ func run() error {
 	flags.Func("name", "name of this machine", func(name string) error { door.Names = append(door.Names, name); return nil })
 	flags.StringVar(&door.Cert, "tls-cert", "", "file")
 	flags.StringVar(&door.Key, "tls-key", "", "file")
+	scope := flags.String("scope", "", "what an MCP client may do")
 	flags.BoolVar(&door.Quiet, "quiet", false, "print the address only")
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		return err
@@ -45,7 +46,11 @@ func run() error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	door.Socket, door.Client, door.Log, door.Page = h.Socket(), *client, log, os.Args[1] == "ui"
-	if os.Args[1] != "daemon" {
+	door.Version = *build
+	switch os.Args[1] {
+	case "mcp":
+		return serve.Stdio(ctx, door, api.Scope(*scope))
+	case "serve", "ui":
 		return serve.Run(ctx, door)
 	}
 	pool, err := daemon.PoolFromEnv()

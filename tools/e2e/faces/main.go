@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -60,7 +62,46 @@ func run(ctx context.Context, url, dir, token string) error {
 	fmt.Printf("no file: %s\n", agentbox.CodeOf(err))
 	_, err = c.Box(ctx, "nobody")
 	fmt.Printf("no box: %s\n", agentbox.CodeOf(err))
-	return terminal(ctx, url, box.Name, token)
+	if err := terminal(ctx, url, box.Name, token); err != nil {
+		return err
+	}
+	stdio := &mcp.CommandTransport{Command: exec.Command("agentbox", "mcp")}
+	if err := tools(ctx, "mcp", stdio, box.Name); err != nil {
+		return err
+	}
+	web := &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: &http.Client{Transport: bearer(token)}}
+	return tools(ctx, "mcp by HTTP", web, box.Name)
+}
+
+// bearer adds a token to requests.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// tools uses some tools of an MCP server.
+func tools(ctx context.Context, name string, over mcp.Transport, box string) error {
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "faces"}, nil).Connect(ctx, over, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer session.Close()
+	for _, call := range []mcp.CallToolParams{
+		{Name: "box_write_file", Arguments: map[string]any{"box": box, "path": "by-mcp", "content": "hello\n"}},
+		{Name: "box_exec", Arguments: map[string]any{"box": box, "command": "cat by-mcp"}},
+		{Name: "box_read_file", Arguments: map[string]any{"box": box, "path": "nothing"}},
+		{Name: "policy_why", Arguments: map[string]any{"box": box, "url": "http://10.1.2.3/"}},
+	} {
+		r, err := session.CallTool(ctx, &call)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		fmt.Printf("%s: %v %q\n", name, r.IsError, r.Content[0].(*mcp.TextContent).Text)
+	}
+	return nil
 }
 
 // terminal types into a shell until it ends.
