@@ -131,6 +131,9 @@ func TestCheckListsIllFormattedFiles(t *testing.T) {
 // nested is a module whose _start calls itself.
 var nested = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x07\x0a\x01\x06_start\x00\x00\x0a\x06\x01\x04\x00\x10\x00\x0b")
 
+// greedy is a module that begins with 2 GiB of memory.
+var greedy = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x05\x01\x00\x80\x80\x02\x07\x0a\x01\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b")
+
 // A hostile module costs nothing but its own process, and ends with the reason.
 func TestHostileModules(t *testing.T) {
 	program, module := build(t)
@@ -164,6 +167,8 @@ func TestHostileModules(t *testing.T) {
 		{[]byte("#!/bin/sh"), "", -1, agentbox.CheckUnusable, "magic"},
 		{nested[:20], "", -1, agentbox.CheckUnusable, ""},
 		{nested[:8], "", -1, agentbox.CheckUnusable, "_start"},
+		{greedy, "", -1, agentbox.CheckMemory, ""},
+		{hostile, "flood", 0, "", "a line \ufffd[31m of output"},
 	} {
 		d, err := r.Keep(test.module)
 		if err != nil {
@@ -210,6 +215,28 @@ func TestKeepForgets(t *testing.T) {
 		t.Error("the module that was not used for longest is kept")
 	} else if entries, _ := os.ReadDir(r.Dir); err != nil || len(entries) != maxKept {
 		t.Errorf("%d are kept, %v; want %d", len(entries), err, maxKept)
+	}
+}
+
+// A module that computes for ever is ended by the kernel.
+func TestTimeIsBounded(t *testing.T) {
+	program, module := build(t)
+	r := Runner{Program: program, Dir: t.TempDir()}
+	d, err := r.Keep(module("hostile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := newRepository(t, map[string]string{"a": "text\n"})
+	// The first run compiles the module, which takes processor time, too.
+	for _, test := range []struct {
+		act  string
+		want agentbox.CheckProblem
+	}{{"read", ""}, {"time", agentbox.CheckTime}} {
+		got, err := r.Run(t.Context(), agentbox.Check{Wasm: "hostile.wasm", Args: []string{test.act}, Module: d}, files)
+		if err != nil || got.Problem != test.want || test.want != "" && got.Exit != nil {
+			t.Errorf("%s: %+v, %v", test.act, got, err)
+		}
+		r.CPU = 2 * time.Second
 	}
 }
 

@@ -3,6 +3,7 @@ package check
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,8 @@ import (
 type Runner struct {
 	Program string // agentbox-check
 	Dir     string // where modules are kept
+	// CPU is how much processor time a run has, in whole seconds; 0 for maxCPU.
+	CPU time.Duration
 }
 
 // Files are the files of a commit; a snapshot.Kept.
@@ -37,7 +40,7 @@ type Files interface {
 const (
 	maxMemory  = 512 << 20 // of the module, in bytes
 	maxProcess = 2 << 30   // of the process, which also compiles it
-	maxCPU     = 60        // seconds
+	maxCPU     = 60 * time.Second
 	maxWall    = 10 * time.Minute
 	maxListing = 64 << 20
 	maxOutput  = 8 << 10 // that a result keeps, in bytes
@@ -88,7 +91,7 @@ func (r Runner) run(ctx context.Context, c agentbox.Check, files Files) (result 
 	cmd.Stdout, cmd.Stderr = &out, &bounded.Head{W: &report, Remaining: 64 << 10}
 	cmd.ExtraFiles = []*os.File{wasm, objects.answers, objects.questions}
 	ended := r.wait(ctx, cmd, objects)
-	result = conclude(report.Bytes(), ended)
+	result = r.conclude(report.Bytes(), ended)
 	if err := <-objects.done; err != nil && result.Problem == agentbox.CheckBroken {
 		result.Detail = agentbox.AsError(err).Message // a process that was killed breaks git's pipe, too
 	}
@@ -106,7 +109,7 @@ func (r Runner) wait(ctx context.Context, cmd *exec.Cmd, objects *objects) error
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = p.Terminate() })()
-	for what, most := range map[int]uint64{unix.RLIMIT_DATA: maxProcess, unix.RLIMIT_CPU: maxCPU} {
+	for what, most := range map[int]uint64{unix.RLIMIT_DATA: maxProcess, unix.RLIMIT_CPU: uint64(r.cpu() / time.Second)} {
 		if err := unix.Prlimit(p.PID, what, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
 			return errors.Join(err, p.Kill())
 		}
@@ -115,26 +118,26 @@ func (r Runner) wait(ctx context.Context, cmd *exec.Cmd, objects *objects) error
 }
 
 // conclude makes a result of the report of the program, or of its end without one.
-func conclude(report []byte, ended error) (r agentbox.CheckResult) {
+func (r Runner) conclude(report []byte, ended error) agentbox.CheckResult {
 	var rep Report
 	if ended == nil && json.Unmarshal(report, &rep) == nil {
 		return agentbox.CheckResult{Exit: rep.Exit, Problem: rep.Problem, Detail: rep.Detail}
 	}
 	text := strings.TrimSpace(string(report))
-	r.Problem = agentbox.CheckBroken
-	if exit, ok := errors.AsType[*exec.ExitError](ended); ok && exit.SystemTime()+exit.UserTime() >= (maxCPU-1)*time.Second {
+	if exit, ok := errors.AsType[*exec.ExitError](ended); ok && exit.SystemTime()+exit.UserTime() >= r.cpu()-100*time.Millisecond {
 		return agentbox.CheckResult{Problem: agentbox.CheckTime}
 	}
 	if strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate") {
 		return agentbox.CheckResult{Problem: agentbox.CheckMemory}
 	}
-	if line, _, _ := strings.Cut(text, "\n"); line != "" {
-		r.Detail = line
-	} else if ended != nil {
-		r.Detail = ended.Error()
+	line, _, _ := strings.Cut(text, "\n")
+	if line == "" && ended != nil {
+		line = ended.Error()
 	}
-	return r
+	return agentbox.CheckResult{Problem: agentbox.CheckBroken, Detail: line}
 }
+
+func (r Runner) cpu() time.Duration { return cmp.Or(r.CPU, maxCPU) }
 
 // counted keeps the beginning of an output, and counts the rest.
 type counted struct {

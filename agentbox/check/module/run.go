@@ -19,7 +19,15 @@ import (
 
 // Run compiles a module, or finds it in the cache, and runs it over a tree. What it writes goes to
 // out. Nothing bounds its time. The error is for a machine that cannot run any module.
-func Run(ctx context.Context, spec check.Spec, wasm []byte, tree *Tree, blobs Blobs, out io.Writer) (check.Report, error) {
+func Run(ctx context.Context, spec check.Spec, wasm []byte, tree *Tree, blobs Blobs, out io.Writer) (report check.Report, err error) {
+	defer func() {
+		// wazero has no other answer to an allocator that refuses a module's first memory.
+		if p := recover(); p != nil && tree.refused.Memory {
+			report, err = check.Report{Problem: agentbox.CheckMemory}, nil
+		} else if p != nil {
+			panic(p)
+		}
+	}()
 	cache, err := wazero.NewCompilationCacheWithDir(spec.Cache)
 	if err != nil {
 		return check.Report{}, err
@@ -50,7 +58,7 @@ func Run(ctx context.Context, spec check.Spec, wasm []byte, tree *Tree, blobs Bl
 	}
 	took := time.Since(begun)
 	_, err = start.Call(ctx)
-	report := tree.report(err)
+	report = tree.report(err)
 	report.Start = took
 	return report, nil
 }
