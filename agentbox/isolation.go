@@ -17,6 +17,8 @@ const (
 	GVisor  Isolation = "gvisor"
 	// Container shares the host's kernel, so it isolates less than all others.
 	Container Isolation = "container"
+	// SSH is a directory of an account on another machine, on which nothing holds the network.
+	SSH Isolation = "ssh"
 	// Lima is no kind of box, but asks for one in this host's machine by Lima: the command line goes
 	// there, and asks for Auto.
 	Lima Isolation = "lima"
@@ -34,6 +36,8 @@ type Kind struct {
 	GuestKernel bool
 	// DiskImage: its workspaces are disk images, not directories.
 	DiskImage bool
+	// Elsewhere: it is no machine of this host, so it has neither image nor template, and no jobs.
+	Elsewhere bool
 }
 
 // Kinds is the table of all kinds, the strongest first. A new kind is a row here, and
@@ -42,6 +46,7 @@ var Kinds = []Kind{
 	{Name: MicroVM, Auto: true, HardwareOnly: true, GuestKernel: true, DiskImage: true},
 	{Name: GVisor, Auto: true, GPUs: true},
 	{Name: Container, GPUs: true},
+	{Name: SSH, Elsewhere: true},
 }
 
 // AllGPUs is the number of GPUs of a box that has all of the host's.
@@ -82,6 +87,22 @@ func IsolationWords() string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// CheckMachine refuses what ssh would take for an option or a command, or not understand. A machine
+// comes from a repository's configuration.
+func CheckMachine(machine string) error {
+	odd := func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("@.-_:/[]%+", r)
+	}
+	if machine == "" {
+		return Errorf(Invalid, "ssh isolation needs a machine").WithHint("set machine: to what ssh connects to, such as gpu or user@gpu")
+	}
+	option := func(word string) bool { return strings.HasPrefix(word, "-") }
+	if slices.ContainsFunc(strings.FieldsFunc(machine, func(r rune) bool { return r == '@' || r == '/' }), option) || strings.ContainsFunc(machine, odd) {
+		return Errorf(Invalid, "%q is not a machine that ssh connects to", Clip(machine)).WithHint("write it as ssh takes it: gpu, user@gpu or ssh://user@gpu:22")
+	}
+	return nil
 }
 
 // CheckIsolation returns Invalid for a word that is not in Isolations.

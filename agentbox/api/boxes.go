@@ -114,6 +114,7 @@ type UpAction string
 const (
 	UpApproval UpAction = "approval" // report what waits for approval; UpPartial or UpStop
 	UpImage    UpAction = "image"    // fetch or build it; UpPresent or UpMissing
+	UpAccount  UpAction = "account"  // instead of the steps up to UpTemplate: another machine's has none of that
 	UpKernel   UpAction = "kernel"   // fetch the guest's
 	// UpTools: layer the tools that the repository's files ask for on the image; UpPresent or
 	// UpMissing.

@@ -180,6 +180,7 @@ var stepTexts = map[api.UpAction]string{
 	api.UpApproval:      "report what waits for approval: agentbox policy show",
 	api.UpImage:         "get the image",
 	api.UpKernel:        "get the guest kernel",
+	api.UpAccount:       "use a directory of the account on the other machine",
 	api.UpTools:         "add the repository's tools to it",
 	api.UpSetup:         "add the setup result for its lock files",
 	api.UpTemplate:      "open the template, a saved machine",

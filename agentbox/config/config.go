@@ -31,6 +31,7 @@ type Config struct {
 	Include   []Include          // host directories copied into the image
 	Kernel    string             // a kernel to use instead of agentbox's own choice; "" for that
 	Isolation agentbox.Isolation // agentbox.Auto unless the repository requires a kind
+	Machine   string             // for ssh isolation, as ssh takes it; "" for none
 	CPUs      int                // 0: chosen by the machine's capacity
 	GPUs      int                // of the host, to be approved; agentbox.AllGPUs for all
 	Memory    int64              // bytes, whole MiB; 0: chosen by the machine's capacity

@@ -24,6 +24,9 @@ var topLevel = []key{
 	{"isolation", func(d *decoder, n *yaml.Node) {
 		choice(d, n, &d.cfg.Isolation, append(agentbox.Isolations(), agentbox.Lima)...)
 	}},
+	{"machine", func(d *decoder, n *yaml.Node) {
+		set(d, n, &d.cfg.Machine, func(s string) (string, error) { return s, agentbox.CheckMachine(s) })
+	}},
 	{"cpus", func(d *decoder, n *yaml.Node) { d.integer(n, &d.cfg.CPUs, agentbox.MinCPUs, agentbox.MaxCPUs) }},
 	{"memory", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Memory, agentbox.MinMemory, agentbox.MaxMemory) }},
 	{"disk", func(d *decoder, n *yaml.Node) { d.size(n, &d.cfg.Disk, agentbox.MinDisk, agentbox.MaxDisk) }},

@@ -23,9 +23,11 @@ import (
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/idle"
 	"agentbox/agentbox/layers/entries"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local"
 	"agentbox/agentbox/place/local/drivers"
 	"agentbox/agentbox/place/local/templates"
+	"agentbox/agentbox/place/ssh"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/task/schedule"
@@ -177,7 +179,14 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 		}
 		var err error
 		l.Templates, err = templates.New(templates.Config{Home: cfg.Home, Driver: l.Driver, Images: parts.Images, Team: shared.team, Log: cfg.Log})
-		return host.Places{Kind: l.Kind, Discard: l.Discard, Templates: l.Templates}, err
+		elsewhere := &ssh.Kind{Home: cfg.Home, Log: cfg.Log}
+		kind := func(of agentbox.Isolation) (place.Kind, error) {
+			if of == agentbox.SSH {
+				return elsewhere, nil
+			}
+			return l.Kind(of)
+		}
+		return host.Places{Kind: kind, Discard: l.Discard, Templates: l.Templates}, err
 	}
 	return host.Config{
 		Home: cfg.Home, Client: cfg.Client, Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,

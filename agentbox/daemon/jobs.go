@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
@@ -52,6 +53,9 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 	// The default is where the caller is in the checkout, as for a command in the foreground.
 	if spec.Dir == "" {
 		spec.Dir = c.Dir
+	}
+	if b, err := j.boxes.Find(ctx, api.BoxRef{Box: c.Box.String()}); err != nil || agentbox.KindOf(b.Isolation).Elsewhere {
+		return api.JobStarted{}, cmp.Or(err, error(agentbox.Errorf(agentbox.Invalid, "box %s keeps no jobs: it is on another machine", c.Name).WithHint("leave out --detach, or use nohup or tmux there")))
 	}
 	env := map[string]string{}
 	// The later one wins.

@@ -261,6 +261,7 @@ func (h Home) Template(key string) string { return filepath.Join(h.Templates(), 
 //	boxes/<id>.removed/          a box that is being removed
 //	boxes/<id>/jobs/<job>/       what a job was, wrote and ended with; see agentbox/job
 //	boxes/<id>/account.json      what the machines of a task's box have used; see supervisor.Account
+//	boxes/<id>/place.json        the present life of a box on another machine; see place/ssh
 //	boxes/<id>/service-logs/     <service>.log, the end of each, when a task's machine ended
 //	run/<id>/lock                held by the supervisor, which writes its process id into it
 //	run/<id>/control.sock        the supervisor's API
@@ -284,6 +285,7 @@ func (b Box) Resuming() string    { return filepath.Join(b.Dir, "resuming") }
 func (b Box) Checkpoints() string { return filepath.Join(b.Dir, "checkpoints") }
 func (b Box) Jobs() string        { return filepath.Join(b.Dir, "jobs") }
 func (b Box) Account() string     { return filepath.Join(b.Dir, "account.json") }
+func (b Box) Place() string       { return filepath.Join(b.Dir, "place.json") }
 func (b Box) ServiceLogs() string { return filepath.Join(b.Dir, "service-logs") }
 func (b Box) Baseline() string    { return filepath.Join(b.Dir, "begin") }
 func (b Box) Lock() string        { return filepath.Join(b.Run, "lock") }

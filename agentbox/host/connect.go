@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path"
@@ -10,6 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/place"
 )
 
 // guestWorkspace is the workspace in every box, whatever the checkout is called, so that paths in
@@ -29,9 +31,17 @@ func (m *Manager) connection(rec record, subdir string) (api.Connection, error) 
 	if err := errors.Join(err, hostErr); err != nil {
 		return api.Connection{}, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", rec.Box.Name, err)
 	}
+	env := m.Policies.Placeholders(rec.subject(m.home))
+	if rec.Account != "" { // nothing replaces placeholders there, and nobody but us knows the environment
+		env = maps.Clone(rec.Guest.Env)
+		if env == nil {
+			env = map[string]string{}
+		}
+		env[place.BoxVariable] = rec.Box.ID.String()
+	}
 	return api.Connection{
 		Box: rec.Box.ID, Name: rec.Box.Name, Key: string(key), HostKey: string(hostKey),
-		User: rec.User, Dir: path.Join(guestWorkspace, subdir), Env: m.Policies.Placeholders(rec.subject(m.home)), ServiceLog: serviceLogs,
+		User: rec.User, Dir: path.Join(rec.workspace(), subdir), Env: env, ServiceLog: serviceLogs,
 	}, nil
 }
 

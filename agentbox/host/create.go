@@ -64,6 +64,17 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 	return nil
 }
 
+// account is image for a box in an account of another machine.
+func (m *Manager) account(u *creation) error {
+	if err := agentbox.CheckMachine(u.Config.Machine); err != nil {
+		return err
+	}
+	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
+	u.rec.applyConfig(u.Config, u.Kind, image.Image{})
+	u.rec.Account = cmp.Or(u.rec.Account, u.Config.Machine) // the workspace is there
+	return nil
+}
+
 // applyConfig updates a record with a configuration, a kind of machine and an image. CPUs and
 // memory are assigned afterwards by Capacity.
 func (r *record) applyConfig(cfg *config.Config, kind isolation.Choice, img image.Image) {

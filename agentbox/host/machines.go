@@ -69,6 +69,11 @@ func (m *machines) start(ctx context.Context, b *box, from launch, progress agen
 	if err := m.handshake(ctx, p, rec, from); err != nil {
 		return errors.Join(err, p.Stop(0))
 	}
+	if rooted, ok := p.(place.Rooted); ok {
+		if err := b.change(m.home, func(rec *record) { rec.Root = rooted.Workspace() }); err != nil {
+			return errors.Join(err, p.Stop(0))
+		}
+	}
 	m.follow(b, p)
 	end(rec.Box.Accel)
 	return nil

@@ -228,7 +228,7 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 		open := func(ctx context.Context) (work.Guest, error) {
 			return snapshot.Open(ctx, rec.address(m.home), rec.User)
 		}
-		return work.Box{ID: rec.Box.ID, Name: rec.Box.Name, Directory: rec.root(m.home), Commit: rec.Box.Commit, Open: open}, nil
+		return work.Box{ID: rec.Box.ID, Name: rec.Box.Name, Directory: rec.root(m.home), Commit: rec.Box.Commit, Workspace: rec.workspace(), Open: open}, nil
 	}}
 	m.Ports = serving.Ports{
 		EnsureRunning: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (serving.Machine, error) {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -61,6 +62,9 @@ type record struct {
 	Overrides flags.Flags    `json:"overrides"`            // from the command line
 	Settings  flags.Settings `json:"settings,omitempty"`   // what the present machine was made for
 	Remote    string         `json:"remote,omitempty"`     // git remote in Box.Directory
+	// Account is that of another machine which has the box, as ssh takes it; "" for a box on this host.
+	Account string `json:"account,omitempty"`
+	Root    string `json:"root,omitempty"` // its workspace there; "" is guestWorkspace
 	// Subdir is where below Box.Directory the configuration was looked for.
 	Subdir string `json:"subdir,omitempty"`
 	User   string `json:"user"` // of commands
@@ -130,7 +134,7 @@ func (r record) spec() place.Spec {
 	}
 	return place.Spec{
 		ID: r.Box.ID, Name: r.Box.Name, Note: isolationNote(r), Life: r.Life, Workspace: r.Workspace, Kind: r.Box.Isolation,
-		Image: r.Box.Image, File: r.ImageFile, Kernel: r.Kernel, CPUs: r.Box.CPUs, GPUs: r.Box.GPUs, Memory: r.Box.Memory, Disk: r.Box.Disk, Key: key, Lease: leaseTime,
+		Image: r.Box.Image, File: r.ImageFile, Kernel: r.Kernel, CPUs: r.Box.CPUs, GPUs: r.Box.GPUs, Memory: r.Box.Memory, Disk: r.Box.Disk, Key: key, Lease: leaseTime, Account: r.Account,
 	}
 }
 
@@ -142,8 +146,11 @@ func (r record) address(h home.Home) environment.Address {
 
 // setupBox is the box as package setup sees it.
 func (r record) setupBox(h home.Home) setup.Box {
-	return setup.Box{Name: r.Box.Name, User: r.User, Dir: r.names(h).Dir, Address: r.address(h)}
+	return setup.Box{Name: r.Box.Name, User: r.User, Dir: r.names(h).Dir, Workspace: r.workspace(), Address: r.address(h)}
 }
+
+// workspace is the path of the workspace in the box.
+func (r record) workspace() string { return cmp.Or(r.Root, guestWorkspace) }
 
 // stagingTarget is the workspace of the box, for staging.
 func (r record) stagingTarget(h home.Home) staging.Target {

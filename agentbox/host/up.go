@@ -201,6 +201,9 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 		if u.Kind, err = m.chooser.Choose(ctx, preference); err != nil {
 			return nil, err
 		}
+		if req := u.Request; req.Task && agentbox.KindOf(u.Kind.Kind).Elsewhere {
+			return nil, agentbox.Errorf(agentbox.Invalid, "%s isolation runs no tasks", u.Kind.Kind).WithHint("agentbox up -- CMD... runs a command there")
+		}
 		u.Templates = m.disk.prepares(u.Kind.Kind)
 	} else {
 		asked.Isolation = u.Box.Isolation
@@ -247,6 +250,8 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 			return nil
 		}
 		return err
+	case api.UpAccount:
+		return m.account(u)
 	case api.UpImage:
 		return m.image(ctx, u, progress)
 	case api.UpKernel:

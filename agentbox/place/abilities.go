@@ -26,6 +26,16 @@ type Dialer interface {
 	ClosePort(ctx context.Context, port int) error
 }
 
+// Rooted is the ability of a Place whose workspace is elsewhere than boxes of this host have it.
+type Rooted interface {
+	// Workspace is its path in the place.
+	Workspace() string
+}
+
+// BoxVariable is in the environment of what runs in a Rooted place, with the box's ID, so that it can
+// be ended with the place.
+const BoxVariable = "AGENTBOX_BOX"
+
 // Leaser is the ability of a Place to end by itself when nobody has worked in it for a term, also
 // without this process.
 type Leaser interface {

@@ -34,6 +34,7 @@ const (
 	askKernel    = "kernel"
 	askImage     = "image"
 	askIsolation = "isolation"
+	askMachine   = "machine"
 	askPort      = "port"
 	askPin       = "pin"
 	askGPUs      = "gpus"
@@ -123,7 +124,8 @@ func describeAsk(what string) string {
 	return map[string]string{
 		askInclude: " (copied from this machine into the box)", askKernel: " (the box's machine boots it)", askImage: " (read with your rights)",
 		askIsolation: " (weaker than what this machine can do)", askPort: " (of this machine)", askGPUs: " (of this machine: the box talks to their driver, in the kernel)",
-		askAgent: " (when you run it)", askCheck: " (over the results of tasks, on this machine)",
+		askMachine: " (your account there gets the files, and nothing holds its network)",
+		askAgent:   " (when you run it)", askCheck: " (over the results of tasks, on this machine)",
 		askPin: " (agentbox.lock pins another image or other packages than boxes here were made of: git log -p agentbox.lock)",
 	}[what]
 }
@@ -146,7 +148,10 @@ func (a Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
 		}
 	}
-	if a.isWeaker(ctx, cfg, asked) {
+	// Files go there, and nothing holds its network, whoever chose the kind.
+	if cfg.Isolation == agentbox.SSH {
+		asks = append(asks, project.Ask{What: askMachine, Which: cfg.Machine})
+	} else if a.isWeaker(ctx, cfg, asked) {
 		asks = append(asks, project.Ask{What: askIsolation, Which: string(cfg.Isolation)})
 	}
 	if cfg.GPUs != 0 {

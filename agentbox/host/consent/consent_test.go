@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,6 +222,20 @@ func TestFlagsNeedNoApproval(t *testing.T) {
 	}
 	if asks := m.listAsks(t.Context(), dir, cfg, asked); len(asks) != 0 {
 		t.Errorf("%v", asks)
+	}
+}
+
+// A repository names the machine that gets the files, also where the user has named the kind.
+func TestMachineNeedsApproval(t *testing.T) {
+	dir, m := repository(t), newTestApprovals(t)
+	for _, asked := range []flags.Flags{{}, {Isolation: agentbox.SSH}} {
+		cfg := &config.Config{Root: dir, Isolation: agentbox.SSH, Machine: "gpu"}
+		if err := asked.Apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+		if asks := m.listAsks(t.Context(), dir, cfg, asked); !slices.Equal(asks, []project.Ask{{What: askMachine, Which: "gpu"}}) {
+			t.Errorf("%v", asks)
+		}
 	}
 }
 

@@ -88,9 +88,9 @@ func TestKindFailsOnlyIfNoneWorks(t *testing.T) {
 		micro, gvisor probed
 		want          string
 	}{
-		{noQEMU, soft, "isolation ok, microvm ok, gvisor ok, container ok"},
-		{kvm, noUsers, "isolation ok, microvm ok, gvisor ok, container ok"},
-		{noQEMU, noUsers, "isolation FAIL, microvm FAIL, gvisor FAIL, container ok"},
+		{noQEMU, soft, "isolation ok, microvm ok, gvisor ok, container ok, ssh ok"},
+		{kvm, noUsers, "isolation ok, microvm ok, gvisor ok, container ok, ssh ok"},
+		{noQEMU, noUsers, "isolation FAIL, microvm FAIL, gvisor FAIL, container ok, ssh ok"},
 	} {
 		var d diagnosis
 		Doctor{Chooser: hostWith(c.micro, c.gvisor)}.checkKinds(t.Context(), api.DoctorRequest{}, &d)

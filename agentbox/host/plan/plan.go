@@ -108,6 +108,10 @@ func (f Facts) planMachine() (p Plan) {
 		return Plan{{Action: api.UpApproval, How: api.UpStop}}
 	}
 	p.addIf(pending, api.UpApproval, api.UpPartial)
+	if agentbox.KindOf(f.Kind.Kind).Elsewhere {
+		p.add(api.UpAccount, "")
+		return p
+	}
 	p.add(api.UpImage, f.Found.Image)
 	p.addIf(agentbox.KindOf(f.Kind.Kind).GuestKernel, api.UpKernel, "")
 	p.addIf(len(f.Config.Toolchain) > 0 && f.Config.Suite() != "", api.UpTools, f.Found.Tools)
@@ -122,7 +126,7 @@ func (f Facts) restores() bool { return f.Templates && !f.Request.Cold }
 // setup is api.UpIfFailed if setup runs once for its key, in a clean box, and "" if it runs in
 // every box. It has a key if the configuration says what it depends on or what it fills.
 func (f Facts) setup() string {
-	if f.Results && f.Config.SetupOnce() {
+	if f.Results && f.Config.SetupOnce() && !agentbox.KindOf(f.Kind.Kind).Elsewhere {
 		return api.UpIfFailed
 	}
 	return ""

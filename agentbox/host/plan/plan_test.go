@@ -96,6 +96,10 @@ func TestUp(t *testing.T) {
 		"image, box (boot), services": facts(func(f *Facts) { // the box of a task remembers nothing
 			f.Agent, f.Request.Task, f.Request.Command, f.Config.Services = agent, true, true, []config.Service{{Name: "db"}}
 		}),
+		// On another machine there is no image and no clean box.
+		"account, box (boot), run_setup": facts(func(f *Facts) {
+			f.Kind.Kind, f.Config.Setup, f.Config.Lockfiles, f.Config.Toolchain = agentbox.SSH, []string{"make"}, []string{"go.sum"}, toolchain.Needs{{Tool: "go"}}
+		}),
 		"approval (partial), image, box (boot)": facts(func(f *Facts) { f.Review = waits }),
 		"approval (stop)":                       facts(func(f *Facts) { f.Review, f.Config.Setup = stops, []string{"make"} }),
 

@@ -12,7 +12,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
-	"agentbox/vmm/guest/protocol"
 )
 
 // setupLog, in a box's directory, has the output of its setup and start commands. It is removed
@@ -71,7 +70,7 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	for _, command := range commands {
 		out, complaints := &lineWriter{log: log, report: progress.Note}, &lineWriter{log: log, report: progress.Note}
 		status, err := environment.Exec(ctx, client, environment.Command{
-			Argv: []string{"sh", "-c", command}, Dir: protocol.WorkspaceDir, Stdout: out, Stderr: complaints,
+			Argv: []string{"sh", "-c", command}, Dir: b.Workspace, Stdout: out, Stderr: complaints,
 		})
 		out.flush()
 		complaints.flush()

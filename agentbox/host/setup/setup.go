@@ -84,6 +84,7 @@ type Results interface {
 type Box struct {
 	Name, User string
 	Dir        string // of its files on this host
+	Workspace  string // in the box
 	Address    environment.Address
 }
 

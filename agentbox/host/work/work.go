@@ -16,7 +16,6 @@ import (
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/workspace"
-	"agentbox/vmm/guest/protocol"
 )
 
 // Work looks into boxes. It has no state, and its methods may be called concurrently.
@@ -32,6 +31,7 @@ type Box struct {
 	Name      string
 	Directory string // the checkout that it was made from
 	Commit    string // that it began with
+	Workspace string // in the box; "" is where most have it
 	// Open connects to the box.
 	Open func(ctx context.Context) (Guest, error)
 }
@@ -115,6 +115,6 @@ func (w Work) request(b Box) snapshot.Request {
 		p = project.Project{Name: b.Directory}
 	}
 	return snapshot.Request{
-		Mirror: w.Home.Mirror(p.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Baseline: w.Home.Box(b.ID).Baseline(), Checkout: b.Directory, Dir: protocol.WorkspaceDir,
+		Mirror: w.Home.Mirror(p.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Baseline: w.Home.Box(b.ID).Baseline(), Checkout: b.Directory, Dir: b.Workspace,
 	}
 }
