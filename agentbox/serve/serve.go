@@ -21,6 +21,7 @@ import (
 	"agentbox/agentbox/client"
 	"agentbox/agentbox/door"
 	"agentbox/agentbox/mcp"
+	"agentbox/agentbox/page"
 )
 
 // Config is what is served and where.
@@ -59,7 +60,7 @@ func newDoor(c Config) (*door.Door, *api.Client) {
 			return mcp.Server{Client: client.Of(d.Client(grant)), Version: c.Version}
 		})
 	}
-	return door.New(door.Config{Daemon: daemon, Start: start, Names: c.Names, MCP: tools, Log: c.Log}), daemon
+	return door.New(door.Config{Daemon: daemon, Start: start, Names: c.Names, Page: page.Handler(), MCP: tools, Log: c.Log}), daemon
 }
 
 // Run serves until ctx ends.
@@ -127,17 +128,17 @@ func announce(c Config, at net.Addr, d *door.Door) {
 	if c.Cert != "" {
 		base = "https://" + at.String()
 	}
-	page := base + "/#" + d.Code()
+	address := base + "/#" + d.Code()
 	switch {
 	case c.Page && c.Quiet:
-		fmt.Fprintln(c.Out, page)
+		fmt.Fprintln(c.Out, address)
 	case c.Page:
-		fmt.Fprintf(c.Out, "page  %s\n", page)
-		open(page)
+		fmt.Fprintf(c.Out, "page  %s\n", address)
+		open(address)
 	case c.Quiet:
 		fmt.Fprintln(c.Out, base)
 	default:
-		fmt.Fprintf(c.Out, "api   %s (agentbox token create makes a token)\nmcp   %s/mcp\npage  %s\n", base, base, page)
+		fmt.Fprintf(c.Out, "api   %s (agentbox token create makes a token)\nmcp   %s/mcp\npage  %s\n", base, base, address)
 	}
 }
 
