@@ -43,6 +43,9 @@ func (a *app) checkCommand() *cli.Command {
 // checkText says how a check went.
 func checkText(c agentbox.CheckResult) string {
 	text := "passed"
+	if c.Output != "" {
+		text = "passed, with output" // as gofmt -l does, whose status says nothing
+	}
 	if c.Exit != nil && *c.Exit != 0 {
 		text = fmt.Sprintf("exit code %d", *c.Exit)
 	}
