@@ -47,7 +47,7 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	}
 	kept, err := snapshot.Keep(ctx, in, snapshot.Request{
 		Mirror: k.home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: box.Commit, Baseline: k.home.Box(box.ID).Baseline(),
-		Checkout: from, ExportTo: to, SkipUntouched: true,
+		Checkout: from, ExportTo: to, SkipUntouched: true, Rest: true,
 	})
 	if err != nil {
 		return task.Kept{}, err

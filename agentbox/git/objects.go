@@ -73,6 +73,15 @@ func PackAll(ctx context.Context, r Repository, w io.Writer, commits []string, p
 	return pack(ctx, r, w, append(excluded(known), commits...), "--revs", option)
 }
 
+// PackTips is Pack for several commits, or with present PackPresent.
+func PackTips(ctx context.Context, r Repository, w io.Writer, tips []string, present bool, known ...string) error {
+	option := "--thin"
+	if present {
+		option = "--missing=allow-any"
+	}
+	return pack(ctx, r, w, append(excluded(known), tips...), "--revs", option)
+}
+
 // PackObjects writes a pack of the named objects, which the repository has.
 func PackObjects(ctx context.Context, r Repository, w io.Writer, ids []string) error {
 	return pack(ctx, r, w, ids)

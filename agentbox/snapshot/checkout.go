@@ -22,17 +22,23 @@ import (
 // maxTree bounds the bytes of a checkout's files: a small pack may hold any number.
 const maxTree = 64 << 30
 
-// Checkout writes kept work into dir, which must not exist, as a checkout of a branch: its commits
-// are the branch, and what was uncommitted is uncommitted there, in files with git's modes and the
-// time of the commit that was checked out, so that the same work is the same checkout. No git writes the files, so no filter runs and no link is followed: a file that git
-// keeps in another form, as Git LFS does, has that form.
+// Checkout writes kept work into dir, which must not exist, as a checkout of a branch, or of none if
+// that is "": its commits
+// are the branch, and what was uncommitted is uncommitted there. Where the box told more than that
+// (Kept.Rest), the index, an interrupted operation, modes, times and ignored artifacts are as they
+// were; otherwise files have git's modes and the time of the commit that was checked out, so that
+// the same work is the same checkout. Other branches and nested repositories are there, too. No git
+// writes the files, so no filter runs and no link is followed: a file that git keeps in another form, as Git LFS does, has that form.
 func Checkout(ctx context.Context, kept Kept, branch, dir string) error {
-	m := mirror{kept.Mirror}
-	head, whole, err := m.states(ctx, kept)
+	return mirror{kept.Mirror}.checkout(ctx, kept, branch, dir)
+}
+
+func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir string) error {
+	head, whole, last, err := m.states(ctx, kept)
 	if err != nil {
 		return err
 	}
-	args := []string{"init", "-q", "--template=", "--initial-branch=" + branch}
+	args := []string{"init", "-q", "--template=", "--initial-branch=" + cmp.Or(branch, "agentbox")}
 	if len(whole) == 64 {
 		args = append(args, "--object-format=sha256")
 	}
@@ -40,18 +46,43 @@ func Checkout(ctx context.Context, kept Kept, branch, dir string) error {
 		return mirrorError(err)
 	}
 	to := mirror{filepath.Join(dir, ".git")} // as bare as one for all that follows
-	if err := m.copyHistory(ctx, to, whole); err != nil {
+	tips := []string{whole}
+	for _, b := range kept.OtherRefs {
+		if b.Path == "" {
+			tips = append(tips, b.Commit)
+		}
+	}
+	trees := []string{whole}
+	var left rest
+	if last != "" {
+		tips, trees = append(tips, last), append(trees, last+":ignored")
+		if left, err = m.readRest(ctx, last); err != nil {
+			return err
+		}
+	}
+	if err := m.copyHistory(ctx, to, tips); err != nil {
 		return err
 	}
 	if head != "" {
-		if err := to.setRefs(ctx, map[string]string{"refs/heads/" + branch: head}); err != nil {
+		ref := "HEAD" // --no-deref makes it the commit itself
+		if branch != "" {
+			ref = "refs/heads/" + branch
+		}
+		if err := to.setRefs(ctx, map[string]string{ref: head}); err != nil {
 			return err
 		}
 		if _, err := to.git(ctx, nil, "read-tree", head); err != nil {
 			return mirrorError(err)
 		}
 	}
-	return m.writeFiles(ctx, whole, dir, m.timeOf(ctx, cmp.Or(head, whole)))
+	err = m.writeFiles(ctx, trees, dir, m.timeOf(ctx, cmp.Or(head, whole)))
+	if err == nil {
+		err = m.restoreRefs(ctx, kept.OtherRefs, to, dir)
+	}
+	if err == nil && last != "" {
+		err = m.apply(ctx, left, last, to, dir)
+	}
+	return err
 }
 
 // timeOf returns the date of a commit.
@@ -64,31 +95,30 @@ func (m mirror) timeOf(ctx context.Context, commit string) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// states returns the commit that was checked out, "" for none, and the one that has everything that
-// was in the workspace.
-func (m mirror) states(ctx context.Context, kept Kept) (head, whole string, err error) {
-	whole = kept.Commit
+// states returns the commit that was checked out, "" for none, the one that has everything that was
+// in the workspace, and the one with the rest, "" for none.
+func (m mirror) states(ctx context.Context, kept Kept) (head, whole, last string, err error) {
+	whole, last = cmp.Or(kept.Whole, kept.Commit), kept.Rest
 	if ref := strings.TrimPrefix(kept.Ref, namespace); ref != kept.Ref {
-		if out, err := m.git(ctx, nil, "rev-parse", "--verify", "--quiet", wholesRef+ref+"^{commit}"); err == nil {
-			whole = strings.TrimSpace(out)
+		at := func(ref string) string {
+			out, _ := m.git(ctx, nil, "rev-parse", "--verify", "--quiet", ref+"^{commit}")
+			return strings.TrimSpace(out)
 		}
+		whole, last = cmp.Or(at(wholesRef+ref), whole), cmp.Or(last, at(restsRef+ref))
 	}
 	if kept.Files == 0 {
-		return kept.Commit, whole, nil
+		return kept.Commit, whole, last, nil
 	}
 	out, err := m.git(ctx, nil, "rev-list", "--parents", "-n1", kept.Commit)
 	if f := strings.Fields(out); err == nil && len(f) > 1 {
 		head = f[1]
 	}
-	return head, whole, mirrorError(err)
+	return head, whole, last, mirrorError(err)
 }
 
-// copyHistory copies a commit with its history, and the ends of a shallow one.
-func (m mirror) copyHistory(ctx context.Context, to mirror, commit string) error {
-	pack := git.Pack
-	if exists(filepath.Join(m.dir, promised)) {
-		pack = git.PackPresent
-	}
+// copyHistory copies commits with their history, and the ends of a shallow one.
+func (m mirror) copyHistory(ctx context.Context, to mirror, tips []string) error {
+	present := exists(filepath.Join(m.dir, promised))
 	shallow, err := os.ReadFile(filepath.Join(m.dir, "shallow"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(to.dir, "shallow"), shallow, 0o600)
@@ -96,7 +126,7 @@ func (m mirror) copyHistory(ctx context.Context, to mirror, commit string) error
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return mirrorError(err)
 	}
-	if err := to.index(ctx, func(ctx context.Context, w io.Writer) error { return pack(ctx, m, w, commit) }); err != nil || len(shallow) == 0 {
+	if err := to.index(ctx, func(ctx context.Context, w io.Writer) error { return git.PackTips(ctx, m, w, tips, present) }); err != nil || len(shallow) == 0 {
 		return err
 	}
 	// git refuses to work with a line whose commit is not there.
@@ -111,12 +141,16 @@ func (m mirror) copyHistory(ctx context.Context, to mirror, commit string) error
 	return errors.Join(err, os.WriteFile(filepath.Join(to.dir, "shallow"), []byte(kept.String()), 0o600))
 }
 
-// writeFiles writes the files of a commit into dir. Links come last, so that nothing is written
-// through one.
-func (m mirror) writeFiles(ctx context.Context, commit, dir string, at time.Time) error {
-	out, _, err := m.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", commit}})
-	if err != nil {
-		return mirrorError(err)
+// writeFiles writes the files of trees into dir. Links come last, so that nothing is written through
+// one.
+func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, at time.Time) error {
+	var out []byte
+	for _, tree := range trees {
+		list, _, err := m.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", tree}})
+		if err != nil {
+			return mirrorError(err)
+		}
+		out = append(out, list...)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

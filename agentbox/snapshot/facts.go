@@ -24,6 +24,7 @@ type facts struct {
 	raw     []string
 	stays   map[string]string // by the path of a repository, why its objects cannot be sent
 	at      string            // the repository whose commits follow
+	rest    string            // the commit with what else restores the workspace; "" for none
 	failed  string            // why git in the box failed; the other fields do not count then
 
 	own []Branch // those trees and refs that the host lacks (findOwn)
@@ -127,6 +128,8 @@ func (f *facts) take(what, value string) error {
 		if why, path, _ := strings.Cut(value, " "); len(f.stays) < maxAlso {
 			f.stays[path] = why
 		}
+	case "rest":
+		f.rest = value
 	case "failed":
 		f.failed = agentbox.Printable(value)
 		if f.failed == "" {
@@ -168,6 +171,9 @@ func (f *facts) check() error {
 	}
 	for _, b := range f.refs {
 		ids = append(ids, b.Commit)
+	}
+	if f.rest != "" {
+		ids = append(ids, f.rest)
 	}
 	for _, c := range f.commits {
 		ids = append(ids, c.ID)

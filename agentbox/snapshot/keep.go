@@ -28,6 +28,9 @@ type Request struct {
 	Checkout      string        // the checkout, or the tree of the source, that the box came from; may be "" or gone
 	SkipUntouched bool          // return early, with no ref and Kept.Nothing true, if a quick look at git finds the box unchanged
 	ExportTo      string        // the checkout in which the ref is set, too; "" for none
+	Rest          bool          // keep what restores the workspace exactly, too (Kept.Rest)
+	Artifacts     []string      // globs of the ignored files that Rest has
+	All           bool          // keep other branches and repositories although the checkout has them
 	Dir           string        // the workspace in the box; "" is DefaultDir
 	Limit         int64         // maximum bytes to read from the box; 0 is DefaultLimit
 	Timeout       time.Duration // for the whole call; 0 is DefaultTimeout
@@ -48,10 +51,12 @@ type Kept struct {
 	Baseline  string   // Base plus what was uncommitted when the box began; "" if nothing was
 	Same      bool     // nothing changed since Baseline, except for commits
 	Mixed     bool     // Commit includes what was uncommitted at the beginning, because the two cannot be told apart
+	Branch    string   // that was checked out, without refs/heads/; "" for none
 	Head      string   // what was checked out; "" before the first commit
 	Base      string   // as requested
 	Commits   int      // commits in Head that Base does not contain
 	Files     int      // files that were uncommitted or changed
+	Rest      string   // a commit with the index, modes, times and artifacts; "" if the commits tell all
 	OtherRefs []Branch // what the box has and the checkout lacks besides Commit
 	Missing   []string // what could not be kept and why, one line each
 	Notes     []string // what was kept in another form, one line each
@@ -122,7 +127,10 @@ func (k *keepRun) keep(ctx context.Context) error {
 	if err := k.separateWork(ctx, workspace); err != nil {
 		return err
 	}
-	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror = workspace.top, workspace.head, workspace.files, k.mirror.dir
+	k.kept.Commit, k.kept.Head, k.kept.Files, k.kept.Mirror, k.kept.Rest = workspace.top, workspace.head, workspace.files, k.mirror.dir, f.rest
+	if branch, is := strings.CutPrefix(workspace.ref, "refs/heads/"); is {
+		k.kept.Branch = branch
+	}
 	if err := k.setRefs(ctx, f); err != nil {
 		return err
 	}
@@ -159,6 +167,9 @@ func (k *keepRun) setRefs(ctx context.Context, f facts) error {
 	// If they are equal, the work's own ref is enough.
 	if k.kept.Whole != k.kept.Commit {
 		refs[wholesRef+name] = k.kept.Whole
+	}
+	if f.rest != "" {
+		refs[restsRef+name] = f.rest
 	}
 	for i, b := range f.own {
 		b.Ref = branchesRef + name + "/" + strconv.Itoa(i+1)
@@ -232,7 +243,7 @@ func (k *keepRun) fetch(ctx context.Context, all bool) (facts, error) {
 		if k.req.Base != "" && len(f.trees[0].top) != len(k.req.Base) {
 			return invalidAnswerError(errFormat)
 		}
-		if err := f.findOwn(ctx, k.repo, k.req.Base); err != nil {
+		if err := f.findOwn(ctx, k.ownOf(), k.req.Base); err != nil {
 			return err
 		}
 		f.leave(all)
@@ -249,6 +260,14 @@ func (k *keepRun) fetch(ctx context.Context, all bool) (facts, error) {
 		return err
 	})
 	return f, k.classify(ctx, &f, err)
+}
+
+// ownOf is the checkout that what is kept is compared with; nil for none.
+func (k *keepRun) ownOf() *workspace.Repo {
+	if k.req.All {
+		return nil
+	}
+	return k.repo
 }
 
 // want writes the answer to the facts: what the host wants, and what it has, which spares the box

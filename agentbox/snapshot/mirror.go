@@ -37,6 +37,7 @@ const (
 	basesRef    = namespace + "bases/"    // commits that boxes began with
 	beginsRef   = namespace + "begins/"   // what was uncommitted when boxes began
 	wholesRef   = namespace + "wholes/"   // <ref of the work>: Kept.Whole
+	restsRef    = namespace + "rests/"    // <ref of the work>: Kept.Rest
 	branchesRef = namespace + "branches/" // <ref of the work>/<number>: branches and stashes that HEAD does not contain
 )
 

@@ -195,5 +195,8 @@ func (f *facts) tips() []string {
 	for _, b := range f.own {
 		tips = append(tips, b.Commit)
 	}
+	if f.rest != "" {
+		tips = append(tips, f.rest)
+	}
 	return tips
 }

@@ -43,7 +43,8 @@ adrift() {
 // Its environment: BASE, the commit that the box began with, or nothing; ID, for the messages of
 // commits; LARGE, maxLarge in KiB; NEWEST, the maximum number of commits that are listed by age;
 // MOST, the maximum number of refs of a repository and of repositories; LIST, not empty to list the
-// commits and the changes of the workspace itself, too.
+// commits and the changes of the workspace itself, too; REST, not empty for what else restores the
+// workspace (captureRest), and ARTIFACTS, the globs of ignored files that belong to it, one per line.
 //
 // The lines, which facts.take parses. The first tree is the workspace itself, with the path "."; any
 // other PATH is relative to it, or absolute for what is outside:
@@ -59,6 +60,7 @@ adrift() {
 //	ref ID REF PATH               a commit that a ref of the repository at PATH names
 //	repository PATH               the commits that follow are of this one
 //	commit ID TITLE               one that these refs or trees contain
+//	rest ID                       a commit with what else restores the workspace
 //	failed TEXT                   why git failed; always the last line
 //	ready                         the host answers: the commits that it wants, one per line, and
 //	                              those that it has, as ^ID; without an answer the script ends
@@ -67,7 +69,7 @@ const capture = `
 set -u
 fail() { printf 'failed %s\n' "$*" | tr -d '\r'; exit 0; }
 command -v git >/dev/null || fail there is no git in the box
-` + gitInBox + captureTree + captureRepository + `
+` + gitInBox + captureTree + captureRepository + captureRest + `
 root=$(pwd -P)
 cd "$root"
 exec 3<&0 </dev/null
@@ -86,6 +88,7 @@ done
 echo "format $format"
 tree || fail "$why"
 cp "$t/walk" "$t/found"
+[ -z "$REST" ] || rest
 [ -z "$BASE" ] || git ls-tree -r "$BASE" 2>/dev/null | sed -n 's/^160000 commit \([0-9a-f]*\).*/^\1/p' >"$t/modules"
 {
 	sed -n 's/^r\.\/\(.*\/\)\.git$/\1.git/p' "$t/found"
@@ -302,5 +305,76 @@ nested() { # the repository $1 in the workspace: a .git, or a bare one
 	[ -z "$why" ] || printf 'stays %s %s\n' "$why" "$at"
 	case $1 in */.git) tree || lost "its files cannot be read: $why" ;; esac
 	new "$common/" && repository
+}
+`
+
+// captureRest is the part of capture for what restores a workspace exactly and is in no commit of it:
+// a commit without a parent, with files that parseRest reads:
+//
+//	staged     how the index differs from HEAD, as git diff-index --raw -z prints it
+//	unmerged   its conflicts, as git ls-files -u -z does
+//	flags      git ls-files -v -z, of what git is told not to look at
+//	modes      "MODE ./PATH" and a zero byte for files with other permissions than 644 and 755
+//	times      git ls-files --debug -z of the files that differ from HEAD
+//	refs       "ID REF" of each branch and tag, and of the stash
+//	objects/   what is staged
+//	ignored/   the ignored files that ARTIFACTS names
+//	state/     the files of an interrupted merge, rebase, cherry-pick, revert or bisect
+//
+// It has no date of its own, so the same workspace is the same commit.
+const captureRest = `
+rest() {
+	r=$t/rest
+	mkdir "$r" && cp -p "$index" "$r/index" 2>/dev/null || return 0
+	export GIT_INDEX_FILE="$r/index" GIT_LITERAL_PATHSPECS=1
+	git diff-index --cached --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
+	git ls-files -u -z >"$r/unmerged"
+	git ls-files -v -z | tr '\0\n' '\n\001' | sed -n '/^[a-zS] /p' | tr '\n\001' '\0\n' >"$r/flags"
+	set --
+	for mode in 400 440 444 500 550 555 600 640 660 664 666 700 740 744 750 754 770 775 777 711; do
+		set -- "$@" -o -perm "$mode" -exec printf "$mode %s\\0" {} +
+	done
+	find . -path ./.git -prune -o -type f ! -perm 644 ! -perm 755 \( -perm 000 "$@" \) >"$r/modes" 2>/dev/null
+	GIT_INDEX_FILE="$t/index"
+	when() { xargs -0 git -c 'safe.directory=*' -c core.fsmonitor=false ls-files --debug -z -- >>"$r/times"; }
+	: >"$r/times"
+	git diff-tree -r -z --no-renames --name-only --diff-filter=d "$began" "$tree" >"$r/changed"
+	tr '\0' '\n' <"$r/staged" | sed '/^:/d' | tr '\n' '\0' >>"$r/changed"
+	[ ! -s "$r/changed" ] || when <"$r/changed"
+	none=$(git hash-object -t tree /dev/null) ignored= state=
+	unset GIT_LITERAL_PATHSPECS
+	if [ -n "$ARTIFACTS" ]; then
+		GIT_INDEX_FILE=$r/ignored
+		printf '%s\n' "$ARTIFACTS" | sed 's/^/:(glob)/' | tr '\n' '\0' | xargs -0 git -c 'safe.directory=*' ls-files -o -i --exclude-standard -z -- >"$r/names"
+		export GIT_LITERAL_PATHSPECS=1
+		if [ -s "$r/names" ]; then
+			git add -f --ignore-errors --pathspec-from-file="$r/names" --pathspec-file-nul >/dev/null 2>&1
+			ignored=$(git write-tree) && when <"$r/names"
+		fi
+		unset GIT_LITERAL_PATHSPECS
+	fi
+	git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/tags refs/stash >"$r/refs"
+	GIT_INDEX_FILE=$r/state
+	(
+		cd "$gitdir" 2>/dev/null && for f in MERGE_HEAD MERGE_MSG MERGE_MODE SQUASH_MSG CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_START BISECT_LOG BISECT_NAMES BISECT_TERMS BISECT_EXPECTED_REV rebase-merge rebase-apply sequencer; do
+			[ ! -e "$f" ] || find "$f" -type f -size -2048k -print
+		done
+	) >"$r/files"
+	if [ -s "$r/files" ]; then
+		sed "s|^|$gitdir/|" "$r/files" | git hash-object -w --no-filters --stdin-paths >"$r/ids"
+		paste "$r/ids" "$r/files" | sed 's/^/100644 /' | git update-index --add --index-info && state=$(git write-tree)
+	fi
+	[ -s "$r/staged" ] || [ -s "$r/unmerged" ] || [ -s "$r/flags" ] || [ -s "$r/modes" ] || [ -s "$r/times" ] || [ -s "$r/refs" ] || [ -n "$ignored$state" ] || return 0
+	tr '\0' '\n' <"$r/staged" | sed -n 's/^:[0-7]* 1[02][0-7]* [0-9a-f]* \([0-9a-f]*\) .*/\1/p' >"$r/blobs"
+	tr '\0' '\n' <"$r/unmerged" | sed -n 's/^1[02][0-7]* \([0-9a-f]*\) [1-3]	.*/\1/p' >>"$r/blobs"
+	objects=$(git cat-file --batch-check='%(objectname) %(objecttype)' <"$r/blobs" | sed -n 's/^\([0-9a-f]*\) blob$/100644 blob \1	\1/p' | sort -u | git mktree)
+	(cd "$r" && git hash-object -w --no-filters staged unmerged flags modes times refs) >"$r/ids" || return 0
+	made=$({
+		for name in staged unmerged flags modes times refs; do
+			read -r id && printf '100644 blob %s\t%s\n' "$id" "$name"
+		done <"$r/ids"
+		printf '040000 tree %s\t%s\n' "$objects" objects "${ignored:-$none}" ignored "${state:-$none}" state
+	} | git mktree --missing) || return 0
+	made=$(GIT_AUTHOR_DATE='@0 +0000' GIT_COMMITTER_DATE='@0 +0000' git commit-tree -m rest "$made") && printf 'rest %s\n' "$made"
 }
 `

@@ -1,0 +1,348 @@
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/bounded"
+	"agentbox/agentbox/git"
+	"agentbox/agentbox/workspace"
+)
+
+// rest is what restores a workspace exactly and is in no commit of it (captureRest). A box wrote it:
+// parseRest checks the form, and each path is below the workspace.
+type rest struct {
+	index  []string             // lines of git update-index -z --index-info
+	hidden map[byte][]string    // paths by the letter of git ls-files -v
+	modes  map[string]uint32    // permissions, where git does not keep them
+	refs   map[string]string    // commits, or tags, by branch, tag or stash
+	times  map[string]time.Time // of files that differ from HEAD, and of ignored ones
+}
+
+// maxRest bounds each file of the rest, in bytes.
+const maxRest = 64 << 20
+
+// restFiles are the files that parseRest reads.
+var restFiles = []string{"staged", "unmerged", "flags", "modes", "times", "refs"}
+
+// readRest reads the rest that a commit of the mirror has.
+func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
+	text := map[string]string{}
+	for _, name := range restFiles {
+		var out bytes.Buffer
+		w := &bounded.Head{W: &out, Remaining: maxRest}
+		if _, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "blob", commit + ":" + name}, Stdout: w}); err != nil {
+			return rest{}, mirrorError(err)
+		}
+		text[name] = out.String()
+	}
+	return parseRest(text)
+}
+
+// parseRest reads what captureRest wrote. The error is Corrupt.
+func parseRest(text map[string]string) (r rest, err error) {
+	r = rest{hidden: map[byte][]string{}, modes: map[string]uint32{}, refs: map[string]string{}, times: map[string]time.Time{}}
+	err = errors.Join(r.parseStaged(text["staged"]), r.parseUnmerged(text["unmerged"]), r.parseFlags(text["flags"]), r.parseModes(text["modes"]), r.parseRefs(text["refs"]), r.parseTimes(text["times"]))
+	if err != nil {
+		err = agentbox.Classify(agentbox.Corrupt, "what the box says of its index cannot be read: %w", err)
+	}
+	return r, err
+}
+
+// fields splits text that has a zero byte after each field.
+func fields(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
+}
+
+// parseStaged reads ":OLD NEW OLDID NEWID STATUS", a zero byte and the path. Conflicts are in the
+// list of those.
+func (r *rest) parseStaged(text string) error {
+	all := fields(text)
+	for i := 0; i+1 < len(all); i += 2 {
+		f := strings.Fields(all[i])
+		if len(f) != 5 || !strings.HasPrefix(f[0], ":") {
+			return fmt.Errorf("%.80q is no change", all[i])
+		}
+		if f[4] == "U" {
+			continue
+		}
+		if err := r.addIndex(f[1], f[3], "0", all[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseUnmerged reads "MODE ID STAGE\tPATH".
+func (r *rest) parseUnmerged(text string) error {
+	last := ""
+	for _, line := range fields(text) {
+		facts, name, _ := strings.Cut(line, "\t")
+		f := strings.Fields(facts)
+		if len(f) != 3 || f[2] < "1" || f[2] > "3" || len(f[2]) != 1 {
+			return fmt.Errorf("%.80q is no conflict", line)
+		}
+		if name != last { // a file with a conflict has no other entry
+			if err := r.addIndex("0", strings.Repeat("0", len(f[1])), "0", name); err != nil {
+				return err
+			}
+		}
+		last = name
+		if err := r.addIndex(f[0], f[1], f[2], name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rest) addIndex(mode, id, stage, name string) error {
+	if !workspace.ValidName(name) || !isObject(id, len(id)) || len(id) != 40 && len(id) != 64 {
+		return fmt.Errorf("%.80q cannot be in an index", name)
+	}
+	switch mode {
+	case "100644", "100755", "120000", "160000":
+	case "0", "000000":
+		mode = "0"
+	default:
+		return fmt.Errorf("%.80q has mode %.10q", name, mode)
+	}
+	r.index = append(r.index, fmt.Sprintf("%s %s %s\t%s", mode, id, stage, name))
+	return nil
+}
+
+// parseFlags reads "LETTER PATH" of git ls-files -v: lower-case for files that git takes for
+// unchanged, S for those that it does not write.
+func (r *rest) parseFlags(text string) error {
+	for _, line := range fields(text) {
+		if len(line) < 3 || line[1] != ' ' || !workspace.ValidName(line[2:]) {
+			return fmt.Errorf("%.80q is no file with a flag", line)
+		}
+		r.hidden[line[0]] = append(r.hidden[line[0]], line[2:])
+	}
+	return nil
+}
+
+// parseRefs reads "ID REF". Names that are not usual ones are left out.
+func (r *rest) parseRefs(text string) error {
+	for line := range strings.Lines(text) {
+		id, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if !ok || !isObject(id, len(id)) || !strings.HasPrefix(name, "refs/") {
+			return fmt.Errorf("%.80q is no ref", line)
+		}
+		if refOfBox().MatchString(name) {
+			r.refs[name] = id
+		}
+	}
+	return nil
+}
+
+// parseModes reads "MODE ./PATH".
+func (r *rest) parseModes(text string) error {
+	for _, line := range fields(text) {
+		mode, name, _ := strings.Cut(line, " ./")
+		n, err := strconv.ParseUint(mode, 8, 12)
+		if err != nil || n > 0o777 {
+			return fmt.Errorf("%.80q has no mode", line)
+		}
+		if workspace.ValidName(name) { // others are in a nested repository's .git
+			r.modes[name] = uint32(n)
+		}
+	}
+	return nil
+}
+
+// parseTimes reads what git ls-files --debug -z prints: the path, a zero byte, and lines of which the
+// second is "  mtime: SECONDS:NANOSECONDS".
+func (r *rest) parseTimes(text string) error {
+	for text != "" {
+		name, after, ok := strings.Cut(text, "\x00")
+		if !ok || !workspace.ValidName(name) {
+			return fmt.Errorf("%.80q has no time", name)
+		}
+		lines := bufio.NewScanner(strings.NewReader(after[:min(len(after), 4<<10)]))
+		size, at := 0, time.Time{}
+		for lines.Scan() && strings.HasPrefix(lines.Text(), "  ") {
+			size += len(lines.Text()) + 1
+			if value, ok := strings.CutPrefix(lines.Text(), "  mtime: "); ok {
+				seconds, nanos, _ := strings.Cut(value, ":")
+				s, err1 := strconv.ParseUint(seconds, 10, 34)
+				n, err2 := strconv.ParseUint(nanos, 10, 30)
+				if err := errors.Join(err1, err2); err != nil {
+					return err
+				}
+				at = time.Unix(int64(s), int64(n))
+			}
+		}
+		if at.IsZero() || size > len(after) {
+			return fmt.Errorf("%.80q has no time", name)
+		}
+		r.times[name], text = at, after[size:]
+	}
+	return nil
+}
+
+// apply makes the index, the modes and times, and the state of an interrupted operation of a checkout
+// in dir what they were. to is its repository, and commit has the rest.
+func (m mirror) apply(ctx context.Context, r rest, commit string, to mirror, dir string) error {
+	update := func(lines []string, args ...string) error {
+		if len(lines) == 0 {
+			return nil
+		}
+		in := strings.NewReader(strings.Join(lines, "\x00") + "\x00")
+		_, err := to.git(ctx, in, append([]string{"update-index", "-z"}, args...)...)
+		return mirrorError(err)
+	}
+	err := update(r.index, "--index-info")
+	for letter, names := range r.hidden {
+		if letter == 'S' || letter == 's' {
+			err = errors.Join(err, update(names, "--skip-worktree", "--stdin"))
+		}
+		if letter != 'S' {
+			err = errors.Join(err, update(names, "--assume-unchanged", "--stdin"))
+		}
+	}
+	for name, id := range r.refs { // one that cannot be beside another is left out
+		if _, err := to.git(ctx, nil, "update-ref", "--no-deref", name, id, ""); err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if err == nil {
+		err = m.writeState(ctx, commit+":state", to.dir)
+	}
+	if err == nil {
+		err = r.setModes(dir)
+	}
+	return err
+}
+
+// stateFiles are what captureRest takes from a git directory. Nothing else is written there.
+var stateFiles = agentbox.Pattern(`^(MERGE_HEAD|MERGE_MSG|MERGE_MODE|SQUASH_MSG|CHERRY_PICK_HEAD|REVERT_HEAD|REBASE_HEAD|BISECT_(START|LOG|NAMES|TERMS|EXPECTED_REV)|(rebase-merge|rebase-apply|sequencer)/[A-Za-z0-9._-]+)$`)
+
+// writeState writes the files of an interrupted operation. What git would run of them, the lines of a
+// rebase's plan, it runs in a box only: a checkout that is made here is the source of a box.
+func (m mirror) writeState(ctx context.Context, tree, gitDir string) error {
+	out, _, err := m.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", tree}})
+	if err != nil {
+		return mirrorError(err)
+	}
+	for _, line := range fields(string(out)) {
+		facts, name, _ := strings.Cut(line, "\t")
+		if !strings.HasPrefix(facts, "100644 ") || !stateFiles().MatchString(name) || strings.Contains(name, "..") {
+			return agentbox.Errorf(agentbox.Corrupt, "%q is no file of an interrupted operation", name)
+		}
+	}
+	return m.writeFiles(ctx, []string{tree}, gitDir, time.Unix(0, 0))
+}
+
+// setModes sets permissions and times. Files that are not there are skipped, and so are links, whose
+// target may be elsewhere.
+func (r rest) setModes(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	regular := func(name string) bool {
+		info, err := root.Lstat(name)
+		return err == nil && info.Mode().IsRegular()
+	}
+	for name, mode := range r.modes {
+		if regular(name) {
+			err = errors.Join(err, root.Chmod(name, fs.FileMode(mode|0o400))) // the host has to read it
+		}
+	}
+	for name, at := range r.times {
+		if regular(name) {
+			err = errors.Join(err, root.Chtimes(name, at, at))
+		}
+	}
+	return err
+}
+
+// refOfBox matches names of refs that are restored. Others of the box's are in the mirror only.
+var refOfBox = agentbox.Pattern(`^[A-Za-z0-9_][A-Za-z0-9._+@-]*(/[A-Za-z0-9_][A-Za-z0-9._+@-]*)*$`)
+
+// restoreRefs gives a checkout in dir the box's other branches, tags and stash, and makes its nested
+// repositories. Two refs of which only one can be are the first.
+func (m mirror) restoreRefs(ctx context.Context, others []Branch, to mirror, dir string) error {
+	nested := map[string][]Branch{}
+	for _, b := range others {
+		if b.Path != "" {
+			nested[b.Path] = append(nested[b.Path], b)
+			continue
+		}
+		name := b.Name
+		if !strings.HasPrefix(name, "refs/") {
+			name = "refs/heads/" + name
+		}
+		if !refOfBox().MatchString(name) || b.Name == "detached" || b.Name == path.Base(b.Name) && strings.HasSuffix(b.Name, "_HEAD") {
+			continue
+		}
+		if _, err := to.git(ctx, nil, "update-ref", "--no-deref", name, b.Commit, ""); err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	for at, all := range nested {
+		if !workspace.ValidName(at) || strings.HasPrefix(at, "/") || strings.HasPrefix(at, ".git/") {
+			continue // another work tree, which lies outside
+		}
+		if err := m.restoreNested(ctx, all, at, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreNested makes a repository in a directory of the checkout, by os.Root: a link of the box's
+// must not lead elsewhere. Its work tree is the first of its branches that is one.
+func (m mirror) restoreNested(ctx context.Context, all []Branch, at, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(at, 0o755); err != nil {
+		return err
+	}
+	if info, err := root.Lstat(path.Join(at, ".git")); err == nil || info != nil {
+		return nil
+	}
+	for p := at; p != "."; p = path.Dir(p) {
+		if info, err := root.Lstat(p); err != nil || !info.IsDir() {
+			return err
+		}
+	}
+	first := all[0]
+	for _, b := range all {
+		if b.Files > 0 {
+			first = b
+			break
+		}
+	}
+	branch := first.Name
+	if strings.HasPrefix(branch, "refs/") || branch == "detached" || !refOfBox().MatchString(branch) {
+		branch = "agentbox"
+	}
+	kept := Kept{Mirror: m.dir, Commit: first.Commit, Whole: first.Commit, Files: first.Files, Ref: first.Ref}
+	for _, b := range all {
+		if b.Commit != first.Commit {
+			b.Path = ""
+			kept.OtherRefs = append(kept.OtherRefs, b)
+		}
+	}
+	return m.checkout(ctx, kept, branch, filepath.Join(dir, filepath.FromSlash(at)))
+}
