@@ -20,13 +20,16 @@ import (
 
 // question is what capture is asked in a box.
 func (k *keepRun) question() environment.Command {
-	rest := ""
+	rest, same := "", ""
 	if k.req.Rest {
 		rest = "1"
 	}
+	if k.req.All {
+		same = "1"
+	}
 	return environment.Command{Argv: []string{"sh", "-c", capture}, Dir: k.req.Dir, Env: map[string]string{
 		"BASE": k.req.Base, "ID": path.Base(k.req.Ref), "LARGE": strconv.Itoa(maxLarge >> 10), "MOST": strconv.Itoa(maxAlso), "NEWEST": strconv.Itoa(workspace.MaxCommits), "LIST": "",
-		"REST": rest, "ARTIFACTS": strings.Join(k.req.Artifacts, "\n"),
+		"REST": rest, "SAME": same, "ARTIFACTS": strings.Join(k.req.Artifacts, "\n"),
 	}}
 }
 

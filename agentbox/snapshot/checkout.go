@@ -99,6 +99,9 @@ func (m mirror) timeOf(ctx context.Context, commit string) time.Time {
 // in the workspace, and the one with the rest, "" for none.
 func (m mirror) states(ctx context.Context, kept Kept) (head, whole, last string, err error) {
 	whole, last = cmp.Or(kept.Whole, kept.Commit), kept.Rest
+	if kept.exact {
+		return kept.Head, whole, last, nil
+	}
 	if ref := strings.TrimPrefix(kept.Ref, namespace); ref != kept.Ref {
 		at := func(ref string) string {
 			out, _ := m.git(ctx, nil, "rev-parse", "--verify", "--quiet", ref+"^{commit}")

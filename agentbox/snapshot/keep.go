@@ -64,6 +64,8 @@ type Kept struct {
 	// the ref, so nothing is lost.
 	Unexported string
 	Mirror     string // where it was kept
+
+	exact bool // Head and Whole are set, and need not be found by Ref
 }
 
 // Keep saves the work done in a box under a ref in the project's mirror; see the package

@@ -342,23 +342,7 @@ func (m mirror) borrowShallow(ctx context.Context, repo workspace.Repo) error {
 		return err
 	}
 	ends := slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !isObject(id, len(repo.Commit)) })
-	have, err := m.has(ctx, ends...)
-	if err != nil {
-		return err
-	}
-	if ends = slices.DeleteFunc(ends, func(id string) bool { return have[id] }); len(ends) == 0 {
-		return nil
-	}
-	shallowMutex.Lock()
-	defer shallowMutex.Unlock()
-	path := filepath.Join(m.dir, "shallow")
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return mirrorError(err)
-	}
-	ends = append(ends, strings.Fields(string(old))...)
-	slices.Sort(ends)
-	return mirrorError(durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600))
+	return m.addShallow(ctx, ends)
 }
 
 // export copies the objects of a commit to a checkout and sets ref there, unless ref is "". It

@@ -44,7 +44,7 @@ adrift() {
 // commits; LARGE, maxLarge in KiB; NEWEST, the maximum number of commits that are listed by age;
 // MOST, the maximum number of refs of a repository and of repositories; LIST, not empty to list the
 // commits and the changes of the workspace itself, too; REST, not empty for what else restores the
-// workspace (captureRest), and ARTIFACTS, the globs of ignored files that belong to it, one per line.
+// workspace (captureRest); SAME, not empty if the same workspace must be the same commit; ARTIFACTS, the globs of ignored files that belong to it, one per line.
 //
 // The lines, which facts.take parses. The first tree is the workspace itself, with the path "."; any
 // other PATH is relative to it, or absolute for what is outside:
@@ -210,8 +210,8 @@ changed() { # prints the tree, unless it is one of several and has nothing of it
 	top=$head files=$(sed -n '$=' "$t/changes")
 	if [ -z "$head" ] && [ "$at" = . ] || [ "$tree" != "$began" ]; then
 		top=$(
-			[ "$at" = . ] || date="@$([ -z "$head" ] && echo 0 || git log -1 --format=%ct "$head") +0000"
-			[ "$at" = . ] || export GIT_AUTHOR_DATE="$date" GIT_COMMITTER_DATE="$date"
+			[ "$at" = . ] && [ -z "$SAME" ] || date="@$([ -z "$head" ] && echo 0 || git log -1 --format=%ct "$head") +0000"
+			[ "$at" = . ] && [ -z "$SAME" ] || export GIT_AUTHOR_DATE="$date" GIT_COMMITTER_DATE="$date"
 			git commit-tree ${head:+-p "$head"} -m "Uncommitted work of $ID" "$tree" 2>"$t/why"
 		) || { why=$(head -n 1 "$t/why"); return 1; }
 	fi

@@ -1,0 +1,252 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/git"
+)
+
+// Document is a snapshot: what a workspace was, as commits of its project's mirror. A box had a say in
+// all of it but Version and Project. Two snapshots of the same workspace are equal, and have one ID.
+type Document struct {
+	Version int    `json:"version"`
+	Project string `json:"project"`
+	Branch  string `json:"branch,omitempty"` // without refs/heads/; "" for a detached HEAD
+	// Base is the commit that the box began with, Head what was checked out, Whole everything that was
+	// in the workspace, Rest a commit with what restores it exactly. Each but Whole may be "".
+	Base  string `json:"base,omitempty"`
+	Head  string `json:"head,omitempty"`
+	Whole string `json:"whole"`
+	Rest  string `json:"rest,omitempty"`
+	// Commits and Files count those that the box made, and those that were uncommitted.
+	Commits int `json:"commits"`
+	Files   int `json:"files"`
+	// Others are commits beside Whole: of branches, and of repositories in the workspace.
+	Others  []agentbox.OtherWork `json:"others,omitempty"`
+	Missing []string             `json:"missing,omitempty"` // what could not be read, and why
+	Shallow []string             `json:"shallow,omitempty"` // where the history of the checkout ends
+	Partial bool                 `json:"partial,omitempty"` // the checkout had not all objects of its history
+}
+
+const documentVersion = 1
+
+// MaxDocument bounds a Document as JSON, in bytes.
+const MaxDocument = 4 << 20
+
+// Ref of a snapshot in the mirror.
+func snapshotRef(id agentbox.Digest) string { return namespace + "snapshots/" + id.Hex() }
+
+// SnapshotOf is the ref under which the newest snapshot of a box is kept until it has an ID.
+func SnapshotOf(box agentbox.BoxID) string { return namespace + "latest/" + box.String() }
+
+// NewDocument describes what was kept with Request.Rest and Request.All. It points refs of the mirror
+// at all of it, which Drop removes.
+func NewDocument(ctx context.Context, kept Kept, project string) (Document, agentbox.Digest, error) {
+	d := Document{
+		Version: documentVersion, Project: project, Branch: kept.Branch, Base: kept.Base, Head: kept.Head, Whole: kept.Whole, Rest: kept.Rest,
+		Commits: kept.Commits, Files: kept.Files, Others: kept.Others(), Missing: kept.Missing, Partial: exists(filepath.Join(kept.Mirror, promised)),
+	}
+	m := mirror{kept.Mirror}
+	// Without its base in the mirror, a snapshot has all of its history.
+	if has, err := m.has(ctx, d.Base); err != nil || !has[d.Base] {
+		d.Base = ""
+	}
+	for i := range d.Others {
+		d.Others[i].Ref = ""
+	}
+	text, err := os.ReadFile(filepath.Join(m.dir, "shallow"))
+	if err == nil {
+		d.Shallow = strings.Fields(string(text))
+	}
+	id, err := d.ID()
+	if err != nil {
+		return d, id, err
+	}
+	return d, id, m.setRefs(ctx, d.refs(id))
+}
+
+// ID is the digest of a snapshot.
+func (d Document) ID() (agentbox.Digest, error) {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	id, _, err := agentbox.DigestOf(bytes.NewReader(b))
+	return id, err
+}
+
+// tips are all commits that a snapshot names, without its base.
+func (d Document) tips() []string {
+	tips := []string{d.Whole}
+	if d.Rest != "" {
+		tips = append(tips, d.Rest)
+	}
+	for _, o := range d.Others {
+		tips = append(tips, o.Commit)
+	}
+	return tips
+}
+
+func (d Document) refs(id agentbox.Digest) map[string]string {
+	refs := map[string]string{snapshotRef(id): d.Whole}
+	for i, tip := range d.tips()[1:] {
+		refs[branchesRef+"snapshots/"+id.Hex()+"/"+strconv.Itoa(i)] = tip
+	}
+	return refs
+}
+
+// ParseDocument reads a snapshot that may come from another machine. The error is Corrupt.
+func ParseDocument(b []byte) (d Document, err error) {
+	if len(b) > MaxDocument {
+		return d, corruptDocument("it has %d bytes", len(b))
+	}
+	if err := json.Unmarshal(b, &d); err != nil {
+		return d, corruptDocument("%v", err)
+	}
+	if d.Version != documentVersion || d.Project == "" || d.Project != agentbox.Printable(d.Project) || d.Commits < 0 || d.Files < 0 {
+		return d, corruptDocument("version %d of project %q", d.Version, d.Project)
+	}
+	if d.Branch != "" && !refOfBox().MatchString(d.Branch) {
+		return d, corruptDocument("branch %q", d.Branch)
+	}
+	ids := slices.Concat(d.tips(), d.Shallow)
+	for _, id := range []string{d.Base, d.Head} {
+		if id != "" {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range ids {
+		if !isObject(id, len(d.Whole)) || len(id) != 40 && len(id) != 64 {
+			return d, corruptDocument("%.80q is no commit", id)
+		}
+	}
+	for _, o := range d.Others {
+		if agentbox.Printable(o.Name+o.Path) != o.Name+o.Path || o.Ref != "" || o.Branch != "" || o.Files < 0 {
+			return d, corruptDocument("other work %q", o.Name)
+		}
+	}
+	return d, nil
+}
+
+func corruptDocument(format string, args ...any) error {
+	return agentbox.Errorf(agentbox.Corrupt, "this is no snapshot: "+format, args...)
+}
+
+// Kept is the work of a snapshot in the mirror of its project (home.Mirror).
+func (d Document) Kept(mirror string) Kept {
+	k := Kept{Commit: d.Whole, Whole: d.Whole, Head: d.Head, Base: d.Base, Branch: d.Branch, Rest: d.Rest, Commits: d.Commits, Files: d.Files, Missing: d.Missing, Mirror: mirrorFor(mirror, len(d.Whole)), exact: true}
+	for _, o := range d.Others {
+		k.OtherRefs = append(k.OtherRefs, Branch{OtherWork: o})
+	}
+	return k
+}
+
+// Drop removes the refs of a snapshot from a mirror. Its objects stay until git collects them.
+func (d Document) Drop(ctx context.Context, dir string, id agentbox.Digest) error {
+	m := mirror{mirrorFor(dir, len(d.Whole))}
+	var in strings.Builder
+	for ref := range d.refs(id) {
+		fmt.Fprintf(&in, "delete %s\n", ref)
+	}
+	_, err := m.git(ctx, strings.NewReader(in.String()), "update-ref", "--no-deref", "--stdin")
+	return mirrorError(err)
+}
+
+// WriteWork writes a pack of all that a snapshot has and its base has not. It builds on objects of
+// the base.
+func (d Document) WriteWork(ctx context.Context, dir string, w io.Writer) error {
+	return git.PackTips(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, d.tips(), d.Partial, d.Base)
+}
+
+// WriteHistory writes a pack of the base with its history.
+func (d Document) WriteHistory(ctx context.Context, dir string, w io.Writer) error {
+	return git.PackTips(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, []string{d.Base}, d.Partial)
+}
+
+// Lacks reports what a mirror lacks of a snapshot: its base, or what was done since.
+func (d Document) Lacks(ctx context.Context, dir string) (history, work bool, err error) {
+	m, err := openMirror(ctx, dir, len(d.Whole))
+	if err != nil {
+		return false, false, err
+	}
+	has, err := m.has(ctx, append(d.tips(), d.Base)...)
+	for _, tip := range d.tips() {
+		work = work || !has[tip]
+	}
+	return work && d.Base != "" && !has[d.Base], work, err
+}
+
+// Receive takes the packs of a snapshot, which another machine made, into a mirror. git checks each of
+// their objects, and nothing is kept of a pack that does not have what the snapshot names. history is
+// nil if the mirror has the base.
+func (d Document) Receive(ctx context.Context, dir string, history, work io.Reader) error {
+	m, err := openMirror(ctx, dir, len(d.Whole))
+	if err != nil {
+		return err
+	}
+	if err := m.addShallow(ctx, d.Shallow); err != nil {
+		return err
+	}
+	if d.Partial {
+		if err := os.WriteFile(filepath.Join(m.dir, promised), nil, 0o600); err != nil {
+			return mirrorError(err)
+		}
+	}
+	if history != nil {
+		if err := m.receivePack(ctx, history, maxTree, d.Partial, []string{d.Base}); err != nil {
+			return err
+		}
+		if err := m.setRefs(ctx, map[string]string{basesRef + d.Base: d.Base}); err != nil {
+			return err
+		}
+	}
+	if work != nil {
+		if err := m.receivePack(ctx, work, DefaultLimit, d.Partial, d.tips()); err != nil {
+			return err
+		}
+	}
+	have, err := m.has(ctx, d.tips()...)
+	if i := slices.IndexFunc(d.tips(), func(id string) bool { return !have[id] }); err == nil && i >= 0 {
+		err = corruptDocument("%.12s is not a commit", d.tips()[i])
+	}
+	if err != nil {
+		return err
+	}
+	id, err := d.ID()
+	if err != nil {
+		return err
+	}
+	return m.setRefs(ctx, d.refs(id))
+}
+
+// addShallow adds ends of an incomplete history whose commits the mirror lacks.
+func (m mirror) addShallow(ctx context.Context, ends []string) error {
+	have, err := m.has(ctx, ends...)
+	if err != nil {
+		return err
+	}
+	if ends = slices.DeleteFunc(ends, func(id string) bool { return have[id] }); len(ends) == 0 {
+		return nil
+	}
+	shallowMutex.Lock()
+	defer shallowMutex.Unlock()
+	path := filepath.Join(m.dir, "shallow")
+	old, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		return mirrorError(err)
+	}
+	ends = append(ends, strings.Fields(string(old))...)
+	slices.Sort(ends)
+	return mirrorError(durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600))
+}

@@ -1,0 +1,135 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+// documentOf snapshots a box.
+func documentOf(t *testing.T, w world) (Document, agentbox.Digest) {
+	t.Helper()
+	req := w.request()
+	req.Rest, req.All, req.Ref, req.ExportTo, req.Artifacts = true, true, SnapshotOf(agentbox.BoxID{1}), "", []string{"out/**"}
+	kept, err := Keep(t.Context(), localGuest{}, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, id, err := NewDocument(t.Context(), kept, "https://example.com/app.git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, id
+}
+
+// A snapshot that another machine takes from packs is the same workspace there, whether or not it
+// has the history already; and the same workspace is the same snapshot.
+func TestSnapshotTravels(t *testing.T) {
+	isolateGit(t)
+	for name, script := range map[string]string{
+		"changes":   `base; echo s >>a.txt; git add a.txt; echo u >>a.txt; echo n >n; git commit -qm c n || git add n && git commit -qm c; echo m >m; chmod 600 m`,
+		"shallow":   `base; for i in 1 2 3; do echo $i >a.txt; git commit -qam $i; done; cd ..; rm -rf repo; git clone -q --depth 1 "file://$PWD/box" repo; rm -rf box; cp -a repo box; git -C box rev-parse HEAD >base; cd box; ident; echo s >s`,
+		"no commit": `git init -q repo; cd repo; ident; cd ..; cp -a repo box; : >base; cd box; echo a >a`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, script)
+			d, id := documentOf(t, w)
+			if _, again := documentOf(t, w); again != id {
+				t.Errorf("the same workspace is %s and %s", id, again)
+			}
+			text, err := json.Marshal(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := ParseDocument(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := filepath.Join(w.dir, "there", "p.git")
+			history, work, err := got.Lacks(t.Context(), there)
+			if err != nil || !work || history != (d.Base != "") {
+				t.Fatalf("it lacks %v %v: %v", history, work, err)
+			}
+			var packs [2]bytes.Buffer
+			if d.Base != "" {
+				if err := d.WriteHistory(t.Context(), w.mirror, &packs[0]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.WriteWork(t.Context(), w.mirror, &packs[1]); err != nil {
+				t.Fatal(err)
+			}
+			if name == "changes" && packs[1].Len() > 16<<10 {
+				t.Errorf("a small change has %d bytes", packs[1].Len())
+			}
+			// Without the history it is refused, and nothing is left that names what is missing.
+			if d.Base != "" && got.Receive(t.Context(), there, nil, bytes.NewReader(packs[1].Bytes())) == nil {
+				t.Error("it was taken without its history")
+			}
+			first := &packs[0]
+			if d.Base == "" {
+				first = nil
+			}
+			if first != nil {
+				err = got.Receive(t.Context(), there, first, &packs[1])
+			} else {
+				err = got.Receive(t.Context(), there, nil, &packs[1])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Checkout(t.Context(), got.Kept(there), got.Branch, filepath.Join(w.dir, "made")); err != nil {
+				t.Fatal(err)
+			}
+			same := exec.Command("bash", "-c", `diff -r --no-dereference -x .git box made && diff <(cd box; git status --porcelain=v2 -uall; find . -name .git -prune -o -type f -printf '%m %p\n' | sort) <(cd made; git status --porcelain=v2 -uall; find . -name .git -prune -o -type f -printf '%m %p\n' | sort)`)
+			same.Dir = w.dir
+			if out, err := same.CombinedOutput(); err != nil {
+				t.Errorf("it differs: %s", out)
+			}
+			if err := d.Drop(t.Context(), w.mirror, id); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// The value of a secret in a file, a commit that a later one changed, or an ignored artifact is found.
+func TestSnapshotWithASecret(t *testing.T) {
+	isolateGit(t)
+	for want, script := range map[string]string{
+		`"deep/new"`: `base; mkdir deep; echo key=hunter2hunter2 >deep/new`,
+		`"a.txt"`:    `base; echo hunter2hunter2 >a.txt; git commit -qam oops; echo gone >a.txt; git commit -qam later`,
+		`"out/log"`:  `base; echo out >.gitignore; mkdir out; (head -c 1048570 /dev/zero; echo hunter2hunter2) >out/log`,
+		"":           `base; echo hunter >a.txt`,
+	} {
+		w := newWorld(t, script)
+		d, _ := documentOf(t, w)
+		err := d.FindSecret(t.Context(), w.mirror, map[string]string{"TOKEN": "hunter2hunter2", "SHORT": "hunter"})
+		if want == "" && err != nil || want != "" && (agentbox.CodeOf(err) != agentbox.Conflict || !strings.Contains(err.Error(), want+" has the value of the secret TOKEN")) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func FuzzDocument(f *testing.F) {
+	f.Add([]byte(`{"version":1,"project":"p","branch":"main","whole":"` + strings.Repeat("a", 40) + `","others":[{"name":"x","path":"sub","commit":"` + strings.Repeat("b", 40) + `"}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := ParseDocument(b)
+		if err != nil {
+			return
+		}
+		for _, tip := range append(d.tips(), d.Shallow...) {
+			if strings.Trim(tip, "0123456789abcdef") != "" {
+				t.Errorf("%q", tip)
+			}
+		}
+		if strings.HasPrefix(d.Branch, "-") || strings.ContainsAny(d.Branch, "\n ") {
+			t.Errorf("%q", d.Branch)
+		}
+	})
+}
