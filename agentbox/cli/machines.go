@@ -160,7 +160,7 @@ func (a *app) refThere(arg string) api.BoxRef {
 	}
 	client, dialErr := a.daemon(ctx)
 	if err != nil || dialErr != nil {
-		return api.BoxRef{}
+		return api.BoxRef{Directory: fromHere(dir)}
 	}
 	defer client.Close()
 	boxes, _ := api.Call(ctx, client, api.ListBoxes, api.ListRequest{}, nil)
@@ -169,7 +169,7 @@ func (a *app) refThere(arg string) api.BoxRef {
 			return api.BoxRef{Box: b.ID.String()}
 		}
 	}
-	return api.BoxRef{}
+	return api.BoxRef{Directory: fromHere(repo.Root)}
 }
 
 // arrive makes ports of another machine arrive on this one, and returns where.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
 	"sort"
 	"strings"
 
@@ -80,6 +81,9 @@ func ids(boxes []*box) string {
 // findByDirectory finds the box of the branch that is checked out in dir. Which box that is depends
 // on the lifetime in the configuration.
 func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
+	if dir != "" && !filepath.IsAbs(dir) { // MACHINE:PATH of a client elsewhere, which looks for its boxes itself
+		return nil, agentbox.Errorf(agentbox.NotFound, "%s has no box here", dir).WithHint("agentbox up makes one, and agentbox ls lists those that there are")
+	}
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
 		return nil, err

@@ -148,6 +148,9 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: %v", ref, err)
 		}
 	}
+	if _, err := m.find(t.Context(), api.BoxRef{Directory: "laptop:/app"}); agentbox.CodeOf(err) != agentbox.NotFound {
+		t.Errorf("a checkout of another machine: %v", err)
+	}
 }
 
 func TestFindWithInvalidConfig(t *testing.T) {
