@@ -140,12 +140,9 @@ func (t taskWork) receive(ctx context.Context, in io.Reader, w io.Writer) error 
 	if err != nil {
 		return err
 	}
-	out, err := readLine[api.PulledWork](r)
+	out, err := readWork(r)
 	if err != nil {
 		return err
-	}
-	if _, err := agentbox.ParseTaskID(out.Name); err != nil && out.Box == (agentbox.BoxID{}) {
-		return agentbox.Errorf(agentbox.Corrupt, "the other machine sent the work of no box and no task")
 	}
 	kept := snapshot.Rebuild("", snapshot.Kept{Commit: out.Commit, Base: out.Base}, out.OtherWork)
 	if kept, err = snapshot.Receive(ctx, t.tasks.evidence.home.Mirror(p.ID()), repo, kept, r); err != nil {
@@ -155,6 +152,23 @@ func (t taskWork) receive(ctx context.Context, in io.Reader, w io.Writer) error 
 		return err
 	}
 	return json.NewEncoder(w).Encode(out)
+}
+
+// readWork reads what another machine says of work. Its words are shown, so they are made printable.
+func readWork(r *bufio.Reader) (api.PulledWork, error) {
+	out, err := readLine[api.PulledWork](r)
+	if err != nil {
+		return out, err
+	}
+	if _, err := agentbox.ParseTaskID(out.Name); err != nil && out.Box == (agentbox.BoxID{}) {
+		return out, agentbox.Errorf(agentbox.Corrupt, "the other machine sent the work of no box and no task")
+	}
+	out.Name = agentbox.Printable(out.Name)
+	for i := range out.OtherWork {
+		o := &out.OtherWork[i]
+		o.Name, o.Path, o.Ref, o.Branch = agentbox.Printable(o.Name), agentbox.Printable(o.Path), "", ""
+	}
+	return out, nil
 }
 
 // maxWork bounds what is said of work, in bytes.
