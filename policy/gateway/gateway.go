@@ -27,6 +27,8 @@ type Config struct {
 	// Resolve resolves names; nil means the host's resolver. Its answers are not trusted: each
 	// address is decided about before it is dialled.
 	Resolve Resolver
+	// Proxy chooses this host's way out for requests and for TLS; nil means direct connections.
+	Proxy Proxy
 	// Usage is called with the usage that a model's answer reports, and the model's name in it,
 	// where the traffic is decrypted. If it is set, servers are asked for codings that can be read
 	// here. It must not block; nil disables it.

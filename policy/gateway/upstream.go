@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,6 +28,7 @@ const (
 type upstream struct {
 	g         *Gateway
 	transport atomic.Pointer[http.Transport]
+	proxies   proxies
 	ports     map[uint16]uint16 // for tests, whose servers cannot have the usual ports
 	memory    func() net.Conn   // for tests without a network; else nil
 }
@@ -48,17 +48,16 @@ func (u *upstream) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			n, err := strconv.ParseUint(port, 10, 16)
-			if err != nil {
-				return nil, err
+			if p := u.proxies.named(host); p != nil {
+				return dialProxy(ctx, p)
 			}
-			// The address is from the URL that rewrite made: the connection's name and port.
-			f := policy.Flow{Proto: policy.TCP, Port: uint16(n)}
-			if f.Name, f.Addr, err = policy.CanonicalHost(host); err != nil {
+			f, err := flowTo(host, port)
+			if err != nil {
 				return nil, err
 			}
 			return u.dial(ctx, "tcp", f)
 		},
+		Proxy: u.chooseProxy,
 		// No client certificates, since a box's requests are not this host's.
 		TLSClientConfig:        &tls.Config{RootCAs: u.g.cfg.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    tlsTimeout,
@@ -84,8 +83,18 @@ func (u *upstream) renew() { u.transport.Swap(u.newTransport()).CloseIdleConnect
 
 // dial connects to the destination of a flow. The dialer decides about each address just before it
 // connects, so that nothing in between can lead elsewhere. network is tcp or udp. It tries the
-// addresses one after the other and joins their errors, with a *Refusal for a denied one.
+// addresses one after the other and joins their errors, with a *Refusal for a denied one. A proxy
+// carries only what is spoken to port 443, as most refuse all else.
 func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
+	if network == "tcp" && f.Port == 443 {
+		p, err := u.proxyFor(f, "https")
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			return u.dialBehind(ctx, p, f)
+		}
+	}
 	addrs, err := u.g.rules().addresses(ctx, f)
 	if err != nil {
 		return nil, err

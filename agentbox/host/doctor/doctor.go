@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/net/http/httpproxy"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
@@ -59,6 +61,8 @@ func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agent
 		d.add(p.name, path, err)
 	}
 	d.add("gpus", checkGPUs(gpu.Dirs), nil)
+	proxy, err := checkProxy(httpproxy.FromEnvironment())
+	d.add("proxy", proxy, err)
 	d.add("lima", checkLima(exec.LookPath), nil)
 	detail, err := doc.checkSpace()
 	d.add("disk", detail, err)

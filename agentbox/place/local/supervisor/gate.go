@@ -32,7 +32,8 @@ func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger
 			log.Warn("cannot record what a model has used", "error", err)
 		}
 	}
-	gw := gateway.New(gateway.Config{Policy: denyAll(), Values: g.resolver, CA: ca, Audit: g.record, Usage: usage})
+	gw := gateway.New(gateway.Config{Policy: denyAll(), Values: g.resolver, CA: ca, Audit: g.record, Usage: usage,
+		Proxy: gateway.ProxyFromEnvironment()})
 	g.subscribe(gw.SetPolicy)
 	return &gate{gateway: gw, meter: m, accounting: b}
 }
