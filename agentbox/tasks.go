@@ -118,8 +118,22 @@ type TaskSpec struct {
 	// After are tasks that have to succeed before this one begins. If one does not, this one is
 	// cancelled.
 	After []TaskID `json:"after,omitempty"`
+	// Where is which machines of the team may run it: "" is this one, "idle" any that is idle, else the
+	// ID of a peer.
+	Where string `json:"where,omitempty"`
+	// For says whose task this machine runs; nil for one of its own.
+	For *TaskOrigin `json:"for,omitempty"`
 	// Schedule is the ID of the schedule that submitted the task, or "".
 	Schedule string `json:"schedule,omitempty"`
+}
+
+// TaskOrigin is the attempt of another machine's task that this machine runs; see package fleet.
+type TaskOrigin struct {
+	Owner   string `json:"owner"` // a peer's ID
+	Name    string `json:"name"`  // of the owner, for people
+	Task    TaskID `json:"task"`
+	Attempt int    `json:"attempt"`
+	Fence   uint64 `json:"fence"`
 }
 
 // SourceRef names a source (package source), and says where it is from.
@@ -195,6 +209,8 @@ type Attempt struct {
 	Job     JobID     `json:"job"`
 	Started time.Time `json:"started"`
 	Result  *Result   `json:"result,omitempty"` // nil while the attempt runs
+	// Worker is the name of the machine of the team that runs it, or ran it; "" for this one.
+	Worker string `json:"worker,omitempty"`
 }
 
 // Result is how an attempt ended. It is written once, as a whole, after everything that it names

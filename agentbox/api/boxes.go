@@ -78,6 +78,9 @@ type UpRequest struct {
 	// debug. It lasts until the box is reset.
 	Cold bool `json:"cold,omitempty"`
 
+	// Foreign means that the box is for another machine's user: it gets no secrets, and nothing that was
+	// approved or allowed for this machine's own user.
+	Foreign bool `json:"foreign,omitempty"`
 	// TaskLimits override those of the configuration. They apply to a Task only.
 	TaskLimits agentbox.TaskLimits `json:"task_limits"`
 }

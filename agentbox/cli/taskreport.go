@@ -93,7 +93,12 @@ func morningRowOf(t agentbox.Task) morningRow {
 }
 
 // placeText says where a task ran last.
-func placeText(agentbox.Task) string { return "here" }
+func placeText(t agentbox.Task) string {
+	if last := t.Last(); t.Where != "" && last != nil {
+		return last.Worker
+	}
+	return "here"
+}
 
 // changedText sums changes as git diff --shortstat does, or is "" for none.
 func changedText(all []agentbox.FileChange) string {

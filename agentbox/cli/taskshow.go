@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -106,6 +107,12 @@ func (a *app) taskShowCommand() *cli.Command {
 func infoRows(info api.TaskInfo) [][]string {
 	t := info.Task
 	rows := [][]string{{"task", t.ID.String()}, {"state", string(t.State)}, {"project", t.Project}, {"directory", t.Directory}, {"command", taskText(t)}}
+	if place := placeText(t); t.Where != "" {
+		rows = append(rows, []string{"where", cmp.Or(place, "waits for a machine that takes it")})
+	}
+	if t.For != nil {
+		rows = append(rows, []string{"for", fmt.Sprintf("task %s of %s", t.For.Task, t.For.Name)})
+	}
 	for _, id := range t.After {
 		rows = append(rows, []string{"after", id.String()})
 	}
@@ -224,7 +231,11 @@ func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 		if last != nil && last.Result != nil {
 			return download(ctx, a, api.TaskLog, api.TaskLogRequest{TaskRef: ref, Cast: l.cast}, a.stdout)
 		}
-		if last != nil {
+		if last != nil && info.Task.Where != "" {
+			if last.Worker != "" && !l.follow {
+				return download(ctx, a, api.TaskLog, api.TaskLogRequest{TaskRef: ref, Cast: l.cast}, a.stdout)
+			}
+		} else if last != nil {
 			err := a.printJob(ctx, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()}, logs{follow: l.follow, cast: l.cast, tail: -1})
 			// Not found means not yet: the box is being made, or its job is being started.
 			if agentbox.CodeOf(err) != agentbox.NotFound {

@@ -60,6 +60,8 @@ type daemon struct {
 	sources   sources
 	schedules *schedule.Keeper
 	stop      context.CancelFunc
+	ctx       context.Context // ends with the daemon
+	fleet     fleetParts
 	changes   *changes
 
 	artifacts  artifacts
@@ -94,6 +96,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { d.keepSources(ctx) })
 	work.Go(func() { d.schedules.Run(ctx) })
+	work.Go(func() { d.fleet.worker.Run(ctx) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
 	// The metrics come before the socket, so that a wrong address is an error at start.
@@ -149,9 +152,10 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
 	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
+	d.ctx, d.fleet = ctx, d.newFleet()
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
+		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Remote: d.fleet.owner, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
 		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
 			d.tasks().addRunningUsage(ctx, &t)
 			return t.Costs
@@ -216,11 +220,20 @@ func (d *daemon) membership() membership.Membership {
 func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
 
 // tasks returns the handlers for this daemon's queue.
-func (d *daemon) tasks() tasks { return tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks} }
+func (d *daemon) tasks() tasks {
+	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil}
+	if m := d.shares.mesh; m != nil {
+		t.findPeer = func(name string) (string, error) {
+			member, err := m.Find(name)
+			return member.ID.String(), err
+		}
+	}
+	return t
+}
 
 // idle returns when this machine works for others.
 func (d *daemon) idle() idle.Keeper {
-	return idle.Keeper{File: d.cfg.Home.Idle(), Running: func() int { return 0 }}
+	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running}
 }
 
 // newSchedules returns the keeper of this home's schedules.

@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/cost"
+	"agentbox/agentbox/fleet"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/place/local/control"
@@ -77,6 +78,7 @@ type tasks struct {
 	evidence evidence
 	sources  sources
 	checks   checks
+	findPeer func(name string) (id string, err error) // nil without a mesh
 }
 
 // handle registers the calls about tasks. Each takes a task by its id or a prefix of it. A client
@@ -167,6 +169,9 @@ func projectOf(ctx context.Context, dir string) (project.Project, error) {
 // to find what the boxes will use, so that mistakes show at once. It
 // returns when the tasks are stored, and does not wait for them.
 func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) ([]agentbox.Task, error) {
+	if err := t.findWhere(&req.Spec); err != nil {
+		return nil, err
+	}
 	if req.Spec.Source == nil {
 		_, ref, release, err := t.sources.of(ctx, req.Spec.Directory)
 		if err != nil {
@@ -180,6 +185,31 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agen
 		return nil, err
 	}
 	return t.queue.Submit(s)
+}
+
+// findWhere replaces the name of a machine by its ID, and refuses what only this machine's user may
+// ask for, of this machine.
+func (t tasks) findWhere(spec *agentbox.TaskSpec) error {
+	switch spec.Where {
+	case "", "here":
+		spec.Where = ""
+		return nil
+	case fleet.Idle:
+	default:
+		if t.findPeer == nil {
+			return agentbox.Errorf(agentbox.Unavailable, "this machine's part in its team cannot be read")
+		}
+		id, err := t.findPeer(spec.Where)
+		if err != nil {
+			return err
+		}
+		spec.Where = id
+	}
+	kinds := []agentbox.Isolation{"", agentbox.Auto, agentbox.GVisor, agentbox.MicroVM}
+	if spec.Image != "" || !slices.Contains(kinds, spec.Isolation) {
+		return agentbox.Errorf(agentbox.Invalid, "--image, and weak isolation, are for this machine only").WithHint("set image: in agentbox.yaml, or leave out --where")
+	}
+	return nil
 }
 
 // retry submits a task that has ended again, with the checkout as it is now, or, if that is not here,
@@ -343,7 +373,7 @@ func (t tasks) log(_ context.Context, req api.TaskLogRequest, w io.Writer) error
 	switch {
 	case err != nil:
 		return err
-	case last == nil || last.Result == nil:
+	case last == nil || last.Result == nil && last.Worker == "":
 		return agentbox.Errorf(agentbox.Conflict, "task %s has left nothing yet: it is %s", id, found.State).WithHint("agentbox task logs -f %s follows it", id)
 	case req.Service != "":
 		return t.serviceLog(found, req.Service, w)

@@ -52,6 +52,8 @@ type record struct {
 	// Task: the box belongs to an attempt of a task. The task queue removes it, and limits end its
 	// machine.
 	Task bool `json:"task,omitempty"`
+	// Foreign is as in api.UpRequest.
+	Foreign bool `json:"foreign,omitempty"`
 	// Cold: boot the machine although its kind has templates.
 	Cold      bool           `json:"cold,omitempty"`
 	Life      int            `json:"life"`                 // number of the present machine's directory
@@ -163,7 +165,7 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 
 // subject is what determines the box's policy.
 func (r record) subject(h home.Home) egress.Subject {
-	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits}
+	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits, Foreign: r.Foreign}
 }
 
 // root is the checkout that the box was made from, or its source's tree; "" for a box without.

@@ -211,6 +211,13 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	if u.Review, err = m.consent.Review(ctx, u.Repo.Root, u.Config, asked); err != nil {
 		return nil, err
 	}
+	if u.Request.Foreign {
+		if len(u.Config.Include) > 0 {
+			return nil, agentbox.Errorf(agentbox.Invalid, "include: copies files of the machine, which tasks of others do not get")
+		}
+		// A project of its own: what was approved for the user's, and what setup made, is not its.
+		u.Review.Project.Name, u.Review.InForce = "foreign:"+u.Review.Project.Name, ""
+	}
 	return plan.Up(u.Facts)
 }
 

@@ -59,3 +59,18 @@ func Receive(ctx context.Context, dir string, repo workspace.Repo, kept Kept, pa
 	kept.Mirror = k.mirror.dir
 	return kept, k.accept(ctx, pack, facts{trees: []tree{{top: kept.Commit}}, own: kept.OtherRefs})
 }
+
+// Adopt gives work that was received (Receive) its refs: ref in the mirror and in the checkout
+// exportTo, and those of what is beside it.
+func Adopt(ctx context.Context, kept Kept, ref, exportTo string) (Kept, error) {
+	k := keepRun{req: Request{Ref: ref, Base: kept.Base, ExportTo: exportTo}, mirror: mirror{kept.Mirror}, kept: kept}
+	k.kept.Ref, k.kept.Whole, k.kept.Head, k.kept.OtherRefs = ref, kept.Commit, kept.Commit, nil
+	if err := k.setRefs(ctx, facts{trees: []tree{{top: kept.Commit}}, own: kept.OtherRefs}); err != nil {
+		return kept, err
+	}
+	if err := k.count(ctx); err != nil {
+		return kept, err
+	}
+	k.export(ctx)
+	return k.kept, nil
+}

@@ -40,6 +40,10 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 		q.watch(rec.ID).begin(err)
 		return
 	}
+	if rec.Where != "" {
+		r.runElsewhere(ctx)
+		return
+	}
 	result, box, err := r.runJob(ctx)
 	if ctx.Err() != nil {
 		return
@@ -74,6 +78,31 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 		r.watch.setRemoving(r.BoxName)
 		q.announce()
 		q.remove(ctx, *box)
+	}
+}
+
+// runElsewhere has another machine run the attempt.
+func (r *run) runElsewhere(ctx context.Context) {
+	t, err := r.q.Store.Read(r.rec.ID)
+	result := agentbox.Result{State: agentbox.TaskFailed, Reason: "there is no team here"}
+	if err == nil && r.q.Remote != nil {
+		result, err = r.q.Remote.Run(ctx, t, r.Attempt, r.rec.Need, r.dir, r.watch.cancelled.Done())
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		result = agentbox.Result{State: agentbox.TaskFailed, Reason: agentbox.AsError(err).Message}
+	}
+	if r.q.Store.cancelled(r.rec.ID) {
+		result.State, result.Limit = r.cancelledResult().State, r.cancelledResult().Limit
+	}
+	r.blamePolicy(&result)
+	result.Ended = time.Now().UTC()
+	r.timeline.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
+	r.watch.begin(nil)
+	if err := r.q.Store.finish(r.rec.ID, r.Number, result); err != nil {
+		r.q.Log.Error("cannot record how a task ended", "task", r.rec.ID, "error", err)
 	}
 }
 

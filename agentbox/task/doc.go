@@ -30,6 +30,7 @@
 //	released                     the client that waited for the task left it running
 //	attempts/<n>/attempt.json    names its box and its job; written before either is made
 //	attempts/<n>/result.json     agentbox.Result, written once and last
+//	attempts/<n>/lease.json      which machine runs it, if another one does; see package fleet
 //	attempts/<n>/services/       the last 256 KiB of each service's log
 //	attempts/<n>/artifacts/      what `artifacts:` selects, under its names in the workspace
 //	attempts/<n>/artifacts.dsse.json  the statement about them, see agentbox/artifact

@@ -238,6 +238,6 @@ func (r *run) upRequest() api.UpRequest {
 	}
 	return api.UpRequest{
 		Directory: r.rec.Directory, Source: r.rec.Source, Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
-		Cold: r.rec.Cold, Task: true, TaskLimits: limits, Command: r.rec.Dir == "", Environ: environ,
+		Cold: r.rec.Cold, Task: true, Foreign: r.rec.For != nil, TaskLimits: limits, Command: r.rec.Dir == "", Environ: environ,
 	}
 }

@@ -90,6 +90,12 @@ type Kept struct {
 	Unlisted   string // why Changes are not known
 }
 
+// Remote has an attempt carried out by another machine. Run returns its result, or ctx's error; after
+// a restart it is called again for the same attempt. dir is the attempt's directory.
+type Remote interface {
+	Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need Need, dir string, cancelled <-chan struct{}) (agentbox.Result, error)
+}
+
 // Config is what a Queue needs. Collector, Evidence and Checker may be nil.
 type Config struct {
 	Store       Store
@@ -104,6 +110,8 @@ type Config struct {
 	// HasRoom tells whether there is room for one more box beside those of running tasks. It is
 	// called with the queue's lock held, and must not call the queue.
 	HasRoom func(running []Need, next Need) bool
+	// Remote runs attempts elsewhere; nil: there are none.
+	Remote Remote
 	// Changed is called when a task has begun or ended; it must not block. nil: nobody looks.
 	Changed func()
 	// CostSoFar returns what a task has cost, a running attempt included. It may be nil.
@@ -266,7 +274,9 @@ func (q *Queue) hasRoom(rec record) bool {
 	var taken []Need
 	batch := 0
 	for _, r := range q.running {
-		taken = append(taken, r.Need)
+		if r.Where == "" {
+			taken = append(taken, r.Need)
+		}
 		if r.Batch == rec.Batch {
 			batch++
 		}
@@ -277,7 +287,7 @@ func (q *Queue) hasRoom(rec record) bool {
 	if rec.Parallel > 0 && batch >= rec.Parallel {
 		return false
 	}
-	return len(taken) == 0 || q.HasRoom(taken, rec.Need)
+	return rec.Where != "" || len(taken) == 0 || q.HasRoom(taken, rec.Need)
 }
 
 // Submission is tasks that are submitted together. Specs is not empty. Need applies to each.

@@ -44,6 +44,7 @@ const (
 	resultFile     = "result.json"
 	transcriptFile = "transcript.cast"
 	timelineFile   = "timeline.jsonl"
+	leaseFile      = "lease.json" // package fleet's, of an attempt elsewhere
 )
 
 // record is task.json. It never changes, so that a retry and an audit see what was asked.
@@ -141,6 +142,8 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 func (s Store) state(t agentbox.Task) agentbox.TaskState {
 	last := t.Last()
 	switch {
+	case last != nil && last.Result == nil && t.Where != "" && last.Worker == "":
+		return agentbox.TaskQueued // until a machine takes it
 	case last != nil && last.Result == nil:
 		return agentbox.TaskRunning
 	case last != nil && !mayRetry(t):
@@ -173,6 +176,10 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 		}
 		if err := read(filepath.Join(s.Attempt(id, n), resultFile), &a.Result); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return all, err
+		}
+		var lease struct{ Name string }
+		if read(filepath.Join(s.Attempt(id, n), leaseFile), &lease) == nil {
+			a.Worker = lease.Name
 		}
 		all = append(all, a)
 	}

@@ -26,6 +26,27 @@ type Context struct {
 // a catalogue is bounded (catalogue.MaxBytes).
 const maxContexts = 500
 
+// maxTaskOffers is how many tasks are offered at once. The rest is offered when some of these are taken.
+const maxTaskOffers = 200
+
+// OffersOfOthers lists what the present members offer. It reads only memory.
+func (t *Team) OffersOfOthers() map[identity.PeerID][]catalogue.Record {
+	all := map[identity.PeerID][]catalogue.Record{}
+	m, c := t.catalogues()
+	if c == nil {
+		return all
+	}
+	for _, id := range m.OnlinePeers() {
+		_, records, _ := c.Records(id)
+		for _, r := range records {
+			if r.Kind == catalogue.Offer {
+				all[id] = append(all[id], r)
+			}
+		}
+	}
+	return all
+}
+
 // maxField bounds each string, in bytes, so that all of them fit into a record's text.
 const maxField = 80
 
@@ -49,7 +70,13 @@ func (t *Team) announceContexts(ctx context.Context) error {
 		}
 		records[one.Kind] = append(records[one.Kind], catalogue.Record{Kind: one.Kind, Key: one.ID, Text: string(text)})
 	}
+	var offers []catalogue.Record
+	if t.Offers != nil {
+		all := t.Offers()
+		offers = all[:min(len(all), maxTaskOffers)]
+	}
 	return c.Update(func(e *catalogue.Edit) {
+		e.Replace(catalogue.Offer, offers)
 		e.Replace(catalogue.Box, records[catalogue.Box])
 		e.Replace(catalogue.Task, records[catalogue.Task])
 	})

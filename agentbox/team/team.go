@@ -42,6 +42,10 @@ type Team struct {
 	// OnMade is called when there is a template or kernel that the others may want. It must not
 	// block.
 	OnMade func()
+	// Offers lists the tasks of this machine that others may run, News is called when the catalogues of
+	// others have changed. They may be nil. News must not block.
+	Offers func() []catalogue.Record
+	News   func()
 	// Contexts lists what this machine works on. It is called every second while there is a team.
 	Contexts func(ctx context.Context) ([]Context, error)
 
@@ -54,6 +58,7 @@ type Team struct {
 	mu        sync.Mutex
 	member    *membership // nil without a team
 	changedCh chan struct{}
+	services  map[wire.Service]wire.Handler
 
 	counters Counters
 }
@@ -89,6 +94,9 @@ func (t *Team) Notify() {
 // Changed wakes the calls that wait for another machine's result (mesh.Config.Changed). It does not
 // block.
 func (t *Team) Changed() {
+	if t.News != nil {
+		t.News()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	close(t.changedCh)
@@ -116,6 +124,9 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 	}
 	p.network.Answer(p.exchange)
 	t.mu.Lock()
+	for service, h := range t.services {
+		node.Handle(service, h)
+	}
 	t.member = p
 	t.mu.Unlock()
 	if t.OnJoin != nil {
@@ -128,6 +139,19 @@ func (t *Team) Attach(node *wire.Node) (detach func()) {
 		if err := errors.Join(p.exchange.Close(), p.network.Close()); err != nil {
 			t.Log.Warn("team: leave the exchange", "error", err)
 		}
+	}
+}
+
+// Serve has a service of the mesh answered from now on, in each team that this machine is in.
+func (t *Team) Serve(service wire.Service, h wire.Handler) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.services == nil {
+		t.services = map[wire.Service]wire.Handler{}
+	}
+	t.services[service] = h
+	if t.member != nil {
+		t.member.node.Handle(service, h)
 	}
 }
 

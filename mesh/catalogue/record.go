@@ -25,6 +25,7 @@ const (
 	Template Kind = "template" // Key: its fingerprint
 	Task     Kind = "task"     // Key: the task's id; Text: what people are told of it
 	Box      Kind = "box"      // Key: the box's id; Text: what people are told of it
+	Offer    Kind = "offer"    // Key: TASK/ATTEMPT that waits for a machine; Text: what it needs
 	Claim    Kind = "claim"    // Key: what is about to be made; TTL: for how long
 )
 
@@ -36,6 +37,7 @@ var kinds = map[Kind]struct {
 }{
 	Image: {first: true}, Setup: {first: true}, Kernel: {first: true}, Template: {first: true}, Task: {first: true}, Box: {first: true},
 	Claim: {first: true, ttl: true},
+	Offer: {},
 }
 
 // Bounds of a catalogue, in bytes except MaxRecords and maxTTL. Every member has all catalogues

@@ -77,6 +77,7 @@ type Subject struct {
 	Document string       // digest of the approved document; "" for none
 	Seed     string       // of its placeholders
 	Limits   place.Limits
+	Foreign  bool // it is another machine's: no secrets, and nothing that this one's user allowed
 }
 
 // Machine is where a policy is enforced (supervisors.Supervisor).
@@ -127,12 +128,13 @@ type Scope struct {
 	Root     string
 	Project  project.Project
 	Document string
+	Foreign  bool
 }
 
 // ScopeOf is the scope of a box. A box stays with its project when its checkout is gone.
 func (ps *Policies) ScopeOf(s Subject) Scope {
-	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document}
-	if g.Root == "" { // a clean box that installs tools
+	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document, s.Foreign}
+	if g.Root == "" || g.Foreign { // a clean box that installs tools
 		return g
 	}
 	if now, err := project.Identify(g.Root); err == nil || g.Project.IsZero() {
@@ -155,6 +157,10 @@ func (ps *Policies) compose(ctx context.Context, g Scope, environ []string) (com
 	secrets, secretsErr := ps.Store.SecretsFor(g.Project)
 	if err := errors.Join(organisationErr, projectErr, allErr, approvedErr, secretsErr); err != nil {
 		return composed{}, err
+	}
+	if g.Foreign { // what its user denied is denied to others, too
+		secrets = nil
+		ofProject, ofAll = policy.File{}, policy.File{Preset: ofAll.Preset, Deny: ofAll.Deny}
 	}
 	machine, err := ps.machineLayer(ctx, g.Root, environ)
 	if err != nil {
@@ -237,6 +243,9 @@ func placeholder(seed, name string) string {
 
 // Placeholders are the variables in a box's environment that stand for secrets.
 func (ps *Policies) Placeholders(s Subject) map[string]string {
+	if s.Foreign {
+		return nil
+	}
 	list, err := ps.Store.SecretsFor(ps.ScopeOf(s).Project)
 	if err != nil {
 		return nil // applying the policy fails for the same reason, and reports it

@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"strconv"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
+	"agentbox/agentbox/cost"
+	"agentbox/agentbox/fleet"
+	"agentbox/agentbox/idle"
+	"agentbox/agentbox/job"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/resources"
+	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/workspace"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// fleetParts are this machine's two parts: it owns tasks that others run, and runs those of others.
+type fleetParts struct {
+	owner  *fleet.Owner
+	worker *fleet.Worker
+}
+
+// newFleet makes them; d.queue is set later, before anything runs.
+func (d *daemon) newFleet() fleetParts {
+	peers := fleetTeam{d}
+	wake := background.NewSignal()
+	p := fleetParts{
+		owner:  &fleet.Owner{Sources: d.sources, Accept: d.acceptWork, Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log},
+		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake},
+	}
+	d.shares.team.Offers, d.shares.team.News = p.owner.Offers, wake.Notify
+	d.shares.team.Serve(fleet.Service, p.owner.Serve)
+	return p
+}
+
+// fleetTeam is the mesh as workers see it (fleet.Team).
+type fleetTeam struct{ d *daemon }
+
+func (f fleetTeam) Offers() map[identity.PeerID][]catalogue.Record {
+	return f.d.shares.team.OffersOfOthers()
+}
+
+// Name is a member's name, or its ID if it is none.
+func (f fleetTeam) Name(id identity.PeerID) string {
+	if m := f.d.shares.mesh; m != nil {
+		if member, err := m.Find(id.String()); err == nil {
+			return cmp.Or(member.Name, id.Short())
+		}
+	}
+	return id.Short()
+}
+
+func (f fleetTeam) Self() identity.PeerID {
+	if m := f.d.shares.mesh; m != nil {
+		return m.Self()
+	}
+	return identity.PeerID{}
+}
+
+func (f fleetTeam) Dial(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
+	if m := f.d.shares.mesh; m != nil {
+		if node := m.Node(); node != nil {
+			return node.Dial(ctx, peer, fleet.Service)
+		}
+	}
+	return nil, agentbox.Errorf(agentbox.Unavailable, "this machine is in no team now")
+}
+
+// fleetLocal is this machine as a worker sees it (fleet.Local).
+type fleetLocal struct{ d *daemon }
+
+func (f fleetLocal) Idle(ctx context.Context) (against, ends []api.IdleReason, serves func(string) bool, err error) {
+	s, err := f.d.idle().Status(ctx)
+	return s.Against, idle.Ends(s.Policy, s.Facts), func(owner string) bool { return idle.Serves(s.Policy, owner) }, err
+}
+
+func (f fleetLocal) Fits(need resources.Share) bool { return f.d.boxes.Capacity.HasRoom(nil, need) }
+
+func (f fleetLocal) Missing(manifest io.Reader) ([]agentbox.Digest, error) {
+	return f.d.sources.Missing(manifest)
+}
+
+func (f fleetLocal) Import(ctx context.Context, r io.Reader) (agentbox.Digest, func(), error) {
+	c, release, err := f.d.sources.Import(ctx, r)
+	return c.Digest(), release, err
+}
+
+func (f fleetLocal) Submit(ctx context.Context, spec agentbox.TaskSpec) (agentbox.Task, error) {
+	all, err := f.d.tasks().submit(ctx, api.TaskSubmission{Spec: spec, Commands: [][]string{spec.Command}}, nil)
+	if err != nil {
+		return agentbox.Task{}, err
+	}
+	return all[0], nil
+}
+
+func (f fleetLocal) Tasks() (all []agentbox.Task) {
+	list, _ := f.d.queue.Store.List() // one that cannot be read is reported elsewhere
+	for _, t := range list {
+		if t.For != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (f fleetLocal) Cancel(id agentbox.TaskID) error { return f.d.queue.Cancel(id) }
+
+// Remove removes a task when its box is gone.
+func (f fleetLocal) Remove(id agentbox.TaskID) error {
+	if _, err := f.d.queue.Wait(f.d.ctx, id); err != nil {
+		return err
+	}
+	return f.d.queue.Remove(id)
+}
+
+// Written copies the transcript of the last attempt: its job's while that runs, later the kept one.
+func (f fleetLocal) Written(ctx context.Context, t agentbox.Task, w io.Writer) error {
+	last := t.Last()
+	if last == nil {
+		return nil
+	}
+	if last.Result != nil {
+		kept, err := f.d.queue.Store.Transcript(t.ID, last.Number)
+		if err != nil {
+			return err
+		}
+		defer kept.Close()
+		_, err = io.Copy(w, kept)
+		return err
+	}
+	j, err := f.d.queue.Jobs.Show(ctx, last.BoxName, last.Job)
+	if err != nil {
+		return err
+	}
+	return job.OpenTranscript(j.Dir).WriteCast(ctx, w)
+}
+
+// Pack writes the work of a task, nothing if it did none.
+func (f fleetLocal) Pack(ctx context.Context, t agentbox.Task, w io.Writer) error {
+	ref := api.BoxRef{Box: t.ID.String()}
+	kept, err := taskWork{f.d.tasks(), f.d.boxes.Work}.find(&ref)
+	if err != nil || kept == nil {
+		return nil // the result says what there is
+	}
+	return snapshot.Send(ctx, *kept, w)
+}
+
+// acceptWork completes what a worker says of an attempt: the work becomes that of the task here, what
+// changed is read from it, and the price is by the rates of this machine.
+func (d *daemon) acceptWork(ctx context.Context, t agentbox.Task, said agentbox.Result, pack io.Reader) (agentbox.Result, error) {
+	if rates, err := cost.Load(d.cfg.Home.Rates()); err == nil && rates != nil && said.Used != nil {
+		c := rates.Cost(*said.Used)
+		said.Cost = &c
+	}
+	if said.Ref == "" {
+		said.Commit, said.Base, said.Commits, said.Files = "", "", 0, 0
+		return said, nil
+	}
+	repo, err := workspace.Describe(ctx, d.cfg.Home.SourceTree(t.Source.Digest))
+	if err != nil {
+		return said, err
+	}
+	mirror := d.cfg.Home.Mirror(project.Project{Name: t.Project}.ID())
+	kept, err := snapshot.Receive(ctx, mirror, repo, snapshot.Kept{Commit: said.Commit, Base: repo.Commit}, pack)
+	if err != nil {
+		return said, err
+	}
+	name := t.ID.String()
+	if n := len(t.Attempts); n > 1 {
+		name += "-" + strconv.Itoa(n)
+	}
+	to := t.Directory
+	if t.Source.Elsewhere {
+		to = ""
+	}
+	if kept, err = snapshot.Adopt(ctx, kept, snapshot.TaskRef(name), to); err != nil {
+		return said, err
+	}
+	said.Ref, said.Base, said.Commits, said.Unexported = kept.Ref, repo.Commit, kept.Commits, kept.Unexported
+	changes, err := snapshot.Changes(ctx, kept)
+	if err != nil {
+		said.Notes = append(said.Notes, agentbox.AsError(err).Message)
+	}
+	said.Changes = changes[:min(len(changes), maxChanges)]
+	return said, nil
+}

@@ -1,0 +1,28 @@
+// Package fleet runs tasks of one machine on others of its team. It makes no boxes and decides no
+// policy: a worker's own queue runs what it takes, as a task of its own.
+//
+//	owner   the machine on which a task was submitted. It alone decides: attempts are numbered, and
+//	        each has one result, which the owner writes once (package task)
+//	worker  a machine that took an attempt: its lease
+//	fence   the number of a lease of an attempt, one higher for each. Whoever has an older one is told
+//	        so, and stops
+//
+// The owner offers an attempt in its catalogue. A worker that finds it, and whose owner allows it
+// (package idle), asks for the lease; what follows is questions of the worker to the owner, on the
+// mesh's service Service, each on a stream of its own:
+//
+//	claim                the lease, and what to do
+//	manifest, export     the source, of which only what the worker lacks is sent (package source)
+//	beat                 it goes on; what the command wrote since; the answer may be to stop
+//	finish               the result, the transcript and a pack of the commits; the answer comes when
+//	                     all of it is on the owner's disk
+//
+// A lease without a beat for LeaseTime is over, and the attempt is offered again, at most MaxLeases
+// times: a task that takes machines down with it is lost then. An owner that restarts reads the lease
+// from the attempt's directory and waits for its worker as long. A worker that restarts finds its
+// tasks in its queue, each with its origin, and goes on.
+//
+// Nothing that a worker says is believed but by whose lease it is: states are checked, texts are
+// printable and short, changes are computed from the commits, cost is that of the owner's own rates.
+// A worker gets no secret, and gives none: its boxes for others are foreign (api.UpRequest).
+package fleet

@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+)
+
+const (
+	// LeaseTime is how long a worker may be silent.
+	LeaseTime = 30 * time.Second
+	// MaxLeases is how many workers may lose an attempt before that counts as its own fault.
+	MaxLeases = 3
+	beatEvery = 2 * time.Second
+)
+
+// Lease is who runs an attempt. Its methods decide without a clock or a network; the zero Lease is an
+// attempt that nobody has had.
+type Lease struct {
+	Fence  uint64          `json:"fence"` // of the present lease, or of the last one
+	Worker identity.PeerID `json:"worker,omitzero"`
+	Name   string          `json:"name,omitempty"` // of the worker, for people
+	Lost   int             `json:"lost,omitempty"` // leases that ended without a result
+}
+
+// Held tells whether a worker has it.
+func (l Lease) Held() bool { return !l.Worker.IsZero() }
+
+// Grant gives it to a worker. The error is Conflict if it has one already: the same worker, too, may
+// have restarted, and its earlier self must not deliver beside it.
+func (l Lease) Grant(worker identity.PeerID, name string) (Lease, error) {
+	if l.Held() {
+		return l, agentbox.Errorf(agentbox.Conflict, "another machine has it")
+	}
+	return Lease{Fence: l.Fence + 1, Worker: worker, Name: name, Lost: l.Lost}, nil
+}
+
+// Holds tells whether a worker may speak for the attempt.
+func (l Lease) Holds(worker identity.PeerID, fence uint64) bool {
+	return l.Held() && l.Worker == worker && l.Fence == fence
+}
+
+// End takes it from its worker, who was silent or gave it back. over tells that nobody gets it any
+// more.
+func (l Lease) End(silent bool) (next Lease, over bool) {
+	next = Lease{Fence: l.Fence, Name: l.Name, Lost: l.Lost}
+	if silent {
+		next.Lost++
+	}
+	return next, next.Lost >= MaxLeases
+}
+
+// Expired tells whether a worker was silent for too long.
+func Expired(last, now time.Time) bool { return now.Sub(last) > LeaseTime }

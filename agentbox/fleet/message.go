@@ -1,0 +1,56 @@
+package fleet
+
+import (
+	"agentbox/agentbox"
+	"agentbox/mesh/wire"
+)
+
+// Service is that of questions about tasks, from workers to owners.
+const Service wire.Service = "tasks-1"
+
+// What a worker asks.
+const (
+	askClaim    = "claim"
+	askManifest = "manifest"
+	askExport   = "export" // digests follow, a line each
+	askBeat     = "beat"
+	askFinish   = "finish" // the transcript follows, then a pack
+	askReturn   = "return" // the machine is needed by its owner
+)
+
+// Bounds of messages and of what follows them, in bytes.
+const (
+	maxMessage    = 4 << 20
+	maxChunk      = 256 << 10
+	maxTranscript = 64 << 20
+	maxText       = 2000
+)
+
+// question is what a worker asks. Fence is 0 in a claim.
+type question struct {
+	Do      string          `json:"do"`
+	Task    agentbox.TaskID `json:"task"`
+	Attempt int             `json:"attempt"`
+	Fence   uint64          `json:"fence,omitempty"`
+
+	Offset int64  `json:"offset,omitempty"` // beat: of Chunk in what the command wrote
+	Chunk  []byte `json:"chunk,omitempty"`
+
+	Result     *agentbox.Result `json:"result,omitempty"`     // finish
+	Transcript int64            `json:"transcript,omitempty"` // finish: bytes that follow
+}
+
+// answer is what an owner says. Stop tells the worker to end the attempt and to forget it.
+type answer struct {
+	Stop   string             `json:"stop,omitempty"`
+	Fence  uint64             `json:"fence,omitempty"`
+	Spec   *agentbox.TaskSpec `json:"spec,omitempty"`
+	Offset int64              `json:"offset,omitempty"` // beat: what the owner has
+}
+
+// Reasons to stop.
+const (
+	stopStale     = "stale"     // it is not, or no longer, this worker's
+	stopCancelled = "cancelled" // end it, and finish
+	stopRefused   = "refused"   // what was sent makes no sense
+)

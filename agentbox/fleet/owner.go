@@ -1,0 +1,385 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/resources"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Names of files in an attempt's directory. LeaseFile has the Lease.
+const (
+	LeaseFile      = "lease.json"
+	transcriptFile = "transcript.cast"
+)
+
+// Sources has what tasks are made from (source.Store).
+type Sources interface {
+	Manifest(agentbox.Digest, io.Writer) error
+	Export(ctx context.Context, d agentbox.Digest, lacking []agentbox.Digest, w io.Writer) error
+}
+
+// Owner offers attempts and takes their results. Its methods are safe for concurrent use. The fields
+// are required.
+type Owner struct {
+	Sources Sources
+	// Accept checks and completes what a worker says of an attempt, and keeps the commits of a pack,
+	// which ends with pack. An error refuses the result.
+	Accept func(ctx context.Context, t agentbox.Task, said agentbox.Result, pack io.Reader) (agentbox.Result, error)
+	// Name is the name of a member.
+	Name func(identity.PeerID) string
+	// Changed is called when there are other offers. It must not block.
+	Changed func()
+	Log     *slog.Logger
+
+	mu   sync.Mutex
+	open map[attemptKey]*offered
+}
+
+type attemptKey struct {
+	task    agentbox.TaskID
+	attempt int
+}
+
+// offered is an attempt that is not over. Owner.mu guards it, but for what does not change: task,
+// attempt, dir, need, done.
+type offered struct {
+	task      agentbox.Task
+	attempt   agentbox.Attempt
+	dir       string
+	need      resources.Share
+	done      chan agentbox.Result // has room for the one result
+	lease     Lease
+	beat      time.Time
+	finishing bool // a result is being received, whose end decides
+	cancelled bool
+	finished  bool
+}
+
+// Run offers an attempt until it has a result, or is lost. When ctx ends, everything stays as it is
+// for the next daemon.
+func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need resources.Share, dir string, cancelled <-chan struct{}) (agentbox.Result, error) {
+	at := &offered{task: t, attempt: a, dir: dir, need: need, done: make(chan agentbox.Result, 1), beat: time.Now()}
+	if err := durable.ReadJSON(filepath.Join(dir, LeaseFile), &at.lease); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return agentbox.Result{}, err
+	}
+	key := attemptKey{t.ID, a.Number}
+	o.mu.Lock()
+	if o.open == nil {
+		o.open = map[attemptKey]*offered{}
+	}
+	o.open[key] = at
+	o.mu.Unlock()
+	o.Changed()
+	defer func() {
+		o.mu.Lock()
+		delete(o.open, key)
+		o.mu.Unlock()
+		o.Changed()
+	}()
+	tick := time.NewTicker(LeaseTime / 10)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return agentbox.Result{}, ctx.Err()
+		case r := <-at.done:
+			return r, nil
+		case <-cancelled:
+			o.mu.Lock()
+			at.cancelled, cancelled = true, nil
+			o.mu.Unlock()
+		case <-tick.C:
+		}
+		if r, over := o.check(at, time.Now()); over {
+			return r, nil
+		}
+	}
+}
+
+// check ends a lease whose worker is silent, and tells whether the attempt is over without a result of
+// a worker.
+func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at.finished || at.finishing {
+		return agentbox.Result{}, false
+	}
+	if at.lease.Held() && Expired(at.beat, now) {
+		o.Log.Warn("a machine that ran a task is silent", "task", at.task.ID, "worker", at.lease.Name)
+		if o.end(at, true) && !at.cancelled {
+			at.finished = true
+			return agentbox.Result{State: agentbox.TaskLost, Reason: "machines that ran it were lost " + strconv.Itoa(at.lease.Lost) + " times, the last one " + at.lease.Name}, true
+		}
+	}
+	if at.cancelled && !at.lease.Held() {
+		at.finished = true
+		return agentbox.Result{State: agentbox.TaskCancelled}, true
+	}
+	return agentbox.Result{}, false
+}
+
+// end ends a lease. The caller holds o.mu.
+func (o *Owner) end(at *offered, silent bool) (over bool) {
+	at.lease, over = at.lease.End(silent)
+	if err := durable.WriteJSON(filepath.Join(at.dir, LeaseFile), at.lease, 0o600); err != nil {
+		o.Log.Error("cannot record that a lease ended", "task", at.task.ID, "error", err)
+	}
+	go o.Changed()
+	return over
+}
+
+// Offers are the records of our catalogue: the attempts that nobody has.
+func (o *Owner) Offers() (all []catalogue.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, at := range o.open {
+		if at.lease.Held() || at.cancelled || at.finished {
+			continue
+		}
+		text, err := json.Marshal(Offer{Where: at.task.Where, Need: at.need, Created: at.task.Created})
+		if err == nil {
+			all = append(all, catalogue.Record{Kind: catalogue.Offer, Key: key.task.String() + "/" + strconv.Itoa(key.attempt), Text: string(text)})
+		}
+	}
+	return all
+}
+
+// maxAnswers bounds what is answered to one connection at once.
+const maxAnswers = 4
+
+// answerTimeout bounds a question with all that follows it.
+const answerTimeout = 10 * time.Minute
+
+// Serve answers a worker (wire.Handler).
+func (o *Owner) Serve(ctx context.Context, c *wire.Conn) {
+	var all errgroup.Group
+	all.SetLimit(maxAnswers)
+	for {
+		s, err := c.AcceptStream(ctx)
+		if err != nil {
+			break
+		}
+		all.Go(func() error {
+			defer s.Abort()
+			_ = s.SetDeadline(time.Now().Add(answerTimeout))
+			if err := o.answer(ctx, c.Peer(), s); err != nil {
+				o.Log.Info("a question about a task was not answered", "peer", c.Peer().Short(), "error", err)
+			}
+			return nil
+		})
+	}
+	_ = all.Wait()
+}
+
+// stream is a stream of the mesh.
+type stream interface {
+	io.ReadWriter
+	Close() error
+}
+
+// answer answers one question.
+func (o *Owner) answer(ctx context.Context, peer identity.PeerID, s stream) error {
+	var q question
+	if err := wire.ReadMessage(s, &q, maxMessage); err != nil {
+		return err
+	}
+	reply, err := o.reply(ctx, peer, q, s)
+	if err != nil {
+		return err
+	}
+	if err := wire.WriteMessage(s, reply); err != nil {
+		return err
+	}
+	if reply.Stop == "" && reply.Spec == nil {
+		err = o.send(ctx, q, s)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// send sends what follows an answer: a part of the source.
+func (o *Owner) send(ctx context.Context, q question, s stream) error {
+	at := o.find(q)
+	if at == nil || at.task.Source == nil {
+		return nil
+	}
+	switch q.Do {
+	case askManifest:
+		return o.Sources.Manifest(at.task.Source.Digest, s)
+	case askExport:
+		lacking, err := api.ParseDigests(s)
+		if err != nil {
+			return err
+		}
+		return o.Sources.Export(ctx, at.task.Source.Digest, lacking, s)
+	}
+	return nil
+}
+
+func (o *Owner) find(q question) *offered {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open[attemptKey{q.Task, q.Attempt}]
+}
+
+// reply decides what to say. Only a claim is answered to who has no lease.
+func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s io.Reader) (answer, error) {
+	at := o.find(q)
+	if at == nil {
+		return answer{Stop: stopStale}, nil
+	}
+	if q.Do == askClaim {
+		return o.grant(at, peer)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !at.lease.Holds(peer, q.Fence) || at.finished {
+		return answer{Stop: stopStale}, nil
+	}
+	at.beat = time.Now()
+	switch q.Do {
+	case askReturn:
+		o.end(at, false)
+		return answer{Stop: stopStale}, nil
+	case askBeat:
+		size := keepChunk(filepath.Join(at.dir, transcriptFile), q.Offset, q.Chunk)
+		if at.cancelled {
+			return answer{Stop: stopCancelled}, nil
+		}
+		return answer{Offset: size}, nil
+	case askFinish:
+		return o.finish(ctx, at, q, s)
+	}
+	return answer{}, nil
+}
+
+// grant gives an attempt to a peer that asks for it. The lease is on disk before it is given.
+func (o *Owner) grant(at *offered, peer identity.PeerID) (answer, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	wanted := at.task.Where == Idle || at.task.Where == peer.String()
+	next, err := at.lease.Grant(peer, o.Name(peer))
+	if err != nil || !wanted || at.cancelled || at.finished {
+		return answer{Stop: stopStale}, nil
+	}
+	if err := durable.WriteJSON(filepath.Join(at.dir, LeaseFile), next, 0o600); err != nil {
+		return answer{}, err
+	}
+	_ = os.Remove(filepath.Join(at.dir, transcriptFile)) // what the last worker sent
+	at.lease, at.beat = next, time.Now()
+	go o.Changed()
+	spec := forWorker(at.task.TaskSpec)
+	return answer{Fence: next.Fence, Spec: &spec}, nil
+}
+
+// forWorker is what a worker needs of a task: no directory of this machine, and none of its
+// environment but what was given to the command.
+func forWorker(spec agentbox.TaskSpec) agentbox.TaskSpec {
+	return agentbox.TaskSpec{
+		Source: &agentbox.SourceRef{Digest: spec.Source.Digest, Subdir: spec.Source.Subdir}, Command: spec.Command, Agent: spec.Agent, AgentHosts: spec.AgentHosts,
+		Dir: spec.Dir, User: spec.User, Env: spec.Env, TTY: spec.TTY, CPUs: spec.CPUs, Memory: spec.Memory, Isolation: spec.Isolation,
+		Limits: agentbox.TaskLimits{Wall: spec.Limits.Wall, Idle: spec.Limits.Idle, CPU: spec.Limits.CPU, Tokens: spec.Limits.Tokens},
+	}
+}
+
+// keepChunk appends what a command wrote, if it follows what is there, and returns how much there is
+// then. What is lost here comes again with the result.
+func keepChunk(path string, offset int64, chunk []byte) (size int64) {
+	if info, err := os.Stat(path); err == nil {
+		size = info.Size()
+	}
+	if offset != size || len(chunk) == 0 || len(chunk) > maxChunk || size > maxTranscript {
+		return size
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return size
+	}
+	n, _ := f.Write(chunk)
+	_ = f.Close()
+	return size + int64(n)
+}
+
+// finish receives a result. It is called with o.mu held, which it gives up while bytes come; nobody
+// else gets the lease meanwhile.
+func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader) (answer, error) {
+	if at.finishing || q.Result == nil || !q.Result.State.Done() || q.Transcript < 0 || q.Transcript > maxTranscript {
+		return answer{Stop: stopRefused}, nil
+	}
+	at.finishing = true
+	o.mu.Unlock()
+	result, err := o.receive(ctx, at, q, s)
+	o.mu.Lock()
+	at.finishing, at.beat = false, time.Now()
+	switch {
+	case err != nil && agentbox.CodeOf(err) == agentbox.Corrupt:
+		o.Log.Warn("a worker's result is refused", "task", at.task.ID, "worker", at.lease.Name, "error", err)
+		o.end(at, true)
+		return answer{Stop: stopRefused}, nil
+	case err != nil:
+		return answer{}, err // it may come again
+	}
+	at.finished = true
+	at.done <- result
+	return answer{Stop: stopStale}, nil
+}
+
+func (o *Owner) receive(ctx context.Context, at *offered, q question, s io.Reader) (agentbox.Result, error) {
+	path := filepath.Join(at.dir, transcriptFile)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return agentbox.Result{}, err
+	}
+	defer os.Remove(path + ".new")
+	_, err = io.CopyN(f, s, q.Transcript)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return agentbox.Result{}, err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return agentbox.Result{}, err
+	}
+	return o.Accept(ctx, at.task, sanitized(*q.Result, at.lease.Name), s)
+}
+
+// sanitized is what may be believed of a worker's result: how it ended, and figures about it.
+func sanitized(r agentbox.Result, worker string) agentbox.Result {
+	text := func(s string) string { return agentbox.Printable(s[:min(len(s), maxText)]) }
+	out := agentbox.Result{
+		State: r.State, Exit: r.Exit, Reason: text(r.Reason), Limit: r.Limit, Omitted: r.Omitted, Commits: max(r.Commits, 0), Files: max(r.Files, 0),
+		Used: r.Used, Commit: r.Commit, Base: r.Base, Ref: r.Ref,
+	}
+	if r.Cause == agentbox.CausePolicy {
+		out.Cause = r.Cause
+	}
+	for _, d := range r.Denied[:min(len(r.Denied), 100)] {
+		d.What, d.Host, d.Reason = text(d.What), text(d.Host), text(d.Reason)
+		out.Denied = append(out.Denied, d)
+	}
+	for _, n := range r.Notes[:min(len(r.Notes), 20)] {
+		out.Notes = append(out.Notes, text(n))
+	}
+	if r.Box != "" {
+		out.Notes = append(out.Notes, "what could not be kept is in box "+text(r.Box)+" on "+worker)
+	}
+	if len(r.OtherWork) > 0 {
+		out.Notes = append(out.Notes, agentbox.Plural(len(r.OtherWork), "other branch")+" stayed on "+worker)
+	}
+	return out
+}

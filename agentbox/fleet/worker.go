@@ -1,0 +1,278 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
+	"agentbox/agentbox/resources"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Team is what a worker needs of the mesh.
+type Team interface {
+	// Offers are the offers in the catalogues of the others, with the names of their owners.
+	Offers() map[identity.PeerID][]catalogue.Record
+	Name(identity.PeerID) string
+	// Dial connects to a member. The error is Unavailable without a team.
+	Dial(ctx context.Context, peer identity.PeerID) (*wire.Conn, error)
+	Self() identity.PeerID
+}
+
+// Local is what a worker needs of its own machine.
+type Local interface {
+	// Idle measures and decides whether one more task is taken.
+	Idle(ctx context.Context) (against []api.IdleReason, ends []api.IdleReason, serves func(owner string) bool, err error)
+	Fits(resources.Share) bool
+	// Missing and Import receive a source (source.Store).
+	Missing(manifest io.Reader) ([]agentbox.Digest, error)
+	Import(ctx context.Context, r io.Reader) (agentbox.Digest, func(), error)
+	// Submit queues a task, whose spec has an origin.
+	Submit(context.Context, agentbox.TaskSpec) (agentbox.Task, error)
+	// Tasks are those that have an origin.
+	Tasks() []agentbox.Task
+	Cancel(agentbox.TaskID) error
+	Remove(agentbox.TaskID) error
+	// Written copies what a task's command wrote, from an offset on, at most limit bytes; done tells
+	// that no more comes.
+	Written(ctx context.Context, t agentbox.Task, w io.Writer) error
+	// Pack writes the commits of a task's work.
+	Pack(ctx context.Context, t agentbox.Task, w io.Writer) error
+}
+
+// Worker takes tasks of others while this machine is idle. The fields are required; Run is called
+// once.
+type Worker struct {
+	Team  Team
+	Local Local
+	Log   *slog.Logger
+	// Wake has a notification when the catalogues of others have changed.
+	Wake background.Signal
+
+	mu       sync.Mutex
+	followed map[agentbox.TaskID]bool
+	not      map[offerKey]time.Time
+	taking   int // that are claimed, and not in the queue yet
+}
+
+// How often offers are looked at without news, and how long one is left alone that did not work.
+const (
+	lookEvery = 2 * time.Second
+	again     = 30 * time.Second
+)
+
+// Running counts the tasks of others that run here.
+func (w *Worker) Running() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.followed) + w.taking
+}
+
+// Run takes tasks and follows them until ctx ends, and waits for all that it began.
+func (w *Worker) Run(ctx context.Context) {
+	w.followed, w.not = map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
+	var work sync.WaitGroup
+	defer work.Wait()
+	for {
+		against, ends, serves, err := w.Local.Idle(ctx)
+		if err != nil {
+			w.Log.Error("cannot tell whether this machine is idle", "error", err)
+		}
+		running := map[identity.PeerID]int{}
+		for _, t := range w.Local.Tasks() {
+			if owner, err := identity.ParsePeer(t.For.Owner); err == nil {
+				running[owner]++
+				w.follow(ctx, &work, owner, t, err == nil && len(ends) > 0)
+			}
+		}
+		if err == nil && len(against) == 0 {
+			w.look(ctx, &work, running, serves)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.Wake:
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// look takes one offer, if there is one for this machine.
+func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[identity.PeerID]int, serves func(string) bool) {
+	w.mu.Lock()
+	c := Candidate{Self: w.Team.Self(), Serves: serves, Fits: w.Local.Fits, Running: running, Not: w.not}
+	o, ok := Choose(c, readOffers(w.Team), time.Now())
+	if ok {
+		w.not[o.key()] = time.Now().Add(again)
+		w.taking++
+	}
+	w.mu.Unlock()
+	if !ok {
+		return
+	}
+	work.Go(func() {
+		if err := w.take(ctx, o); err != nil && ctx.Err() == nil {
+			w.Log.Warn("cannot take a task", "task", o.Task, "owner", o.Name, "error", err)
+		}
+		w.mu.Lock()
+		w.taking--
+		w.mu.Unlock()
+		w.Wake.Notify()
+	})
+}
+
+// readOffers reads the offers of others. One that is none is left out: it may be a later build's.
+func readOffers(team Team) (all []Offer) {
+	for owner, records := range team.Offers() {
+		for _, r := range records {
+			o := Offer{Owner: owner, Name: team.Name(owner)}
+			id, attempt, _ := strings.Cut(r.Key, "/")
+			var err1, err2 error
+			o.Task, err1 = agentbox.ParseTaskID(id)
+			o.Attempt, err2 = strconv.Atoi(attempt)
+			if errors.Join(err1, err2, json.Unmarshal([]byte(r.Text), &o)) == nil && o.Need.CPUs >= 0 && o.Need.Memory >= 0 {
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+// take claims an offer, fetches its source and queues it. If that fails, the lease is given back.
+func (w *Worker) take(ctx context.Context, o Offer) error {
+	q := question{Do: askClaim, Task: o.Task, Attempt: o.Attempt}
+	var got answer
+	if err := w.ask(ctx, o.Owner, q, func(s *wire.Stream) error { return wire.ReadMessage(s, &got, maxMessage) }); err != nil {
+		return err
+	}
+	if got.Stop != "" || got.Spec == nil || got.Spec.Source == nil {
+		return nil // another machine was faster
+	}
+	q.Fence = got.Fence
+	alive, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.keepAlive(alive, o.Owner, q)
+	err := w.queue(ctx, o, q, *got.Spec)
+	if err != nil {
+		stop()
+		q.Do = askReturn
+		_ = w.tell(ctx, o.Owner, q) // else the lease runs out
+	}
+	return err
+}
+
+// keepAlive keeps a lease until ctx ends.
+func (w *Worker) keepAlive(ctx context.Context, owner identity.PeerID, q question) {
+	q.Do = askBeat
+	for background.Sleep(ctx, beatEvery) {
+		_ = w.tell(ctx, owner, q) // the next one may arrive
+	}
+}
+
+// tell asks a question whose answer does not matter.
+func (w *Worker) tell(ctx context.Context, owner identity.PeerID, q question) error {
+	var a answer
+	return w.ask(ctx, owner, q, func(s *wire.Stream) error { return wire.ReadMessage(s, &a, maxMessage) })
+}
+
+// queue fetches the source of a task and queues it as a guest's.
+func (w *Worker) queue(ctx context.Context, o Offer, q question, spec agentbox.TaskSpec) error {
+	digest, release, err := w.fetch(ctx, o.Owner, q, spec.Source.Digest)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if digest != spec.Source.Digest {
+		return agentbox.Errorf(agentbox.Corrupt, "its source is another one")
+	}
+	if spec.Isolation == "" {
+		spec.Isolation = agentbox.Auto
+	}
+	spec.Directory = o.Name
+	spec.Source = &agentbox.SourceRef{Digest: digest, Directory: o.Name + ":" + o.Task.String(), Elsewhere: true, Subdir: spec.Source.Subdir}
+	spec.For = &agentbox.TaskOrigin{Owner: o.Owner.String(), Name: o.Name, Task: o.Task, Attempt: o.Attempt, Fence: q.Fence}
+	_, err = w.Local.Submit(ctx, spec)
+	return err
+}
+
+// fetch gets a source from its owner, without the files that are here.
+func (w *Worker) fetch(ctx context.Context, owner identity.PeerID, q question, want agentbox.Digest) (got agentbox.Digest, release func(), err error) {
+	var missing []agentbox.Digest
+	var a answer
+	q.Do = askManifest
+	err = w.ask(ctx, owner, q, func(s *wire.Stream) error {
+		if err := wire.ReadMessage(s, &a, maxMessage); err != nil || a.Stop != "" {
+			return errors.Join(err, stopError(a.Stop))
+		}
+		missing, err = w.Local.Missing(s)
+		return err
+	})
+	if err != nil {
+		return got, nil, err
+	}
+	q.Do = askExport
+	err = w.askWith(ctx, owner, q, func(s *wire.Stream) error {
+		for _, d := range missing {
+			if _, err := fmt.Fprintln(s, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(s *wire.Stream) error {
+		if err := wire.ReadMessage(s, &a, maxMessage); err != nil || a.Stop != "" {
+			return errors.Join(err, stopError(a.Stop))
+		}
+		got, release, err = w.Local.Import(ctx, s)
+		return err
+	})
+	return got, release, err
+}
+
+func stopError(stop string) error {
+	if stop == "" {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Conflict, "the owner says: %s", agentbox.Printable(stop[:min(len(stop), 80)]))
+}
+
+// ask asks the owner a question, on a connection of its own.
+func (w *Worker) ask(ctx context.Context, owner identity.PeerID, q question, read func(*wire.Stream) error) error {
+	return w.askWith(ctx, owner, q, func(*wire.Stream) error { return nil }, read)
+}
+
+// askWith is ask for a question that is followed by more.
+func (w *Worker) askWith(ctx context.Context, owner identity.PeerID, q question, write, read func(*wire.Stream) error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	c, err := w.Team.Dial(ctx, owner)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Abort()
+	defer context.AfterFunc(ctx, s.Abort)()
+	if err := wire.WriteMessage(s, q); err != nil {
+		return err
+	}
+	if err := write(s); err != nil {
+		return err
+	}
+	_ = s.Close()
+	return read(s)
+}
