@@ -1,0 +1,147 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/resources"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+type noSources struct{}
+
+func (noSources) Manifest(agentbox.Digest, io.Writer) error { return nil }
+func (noSources) Export(context.Context, agentbox.Digest, []agentbox.Digest, io.Writer) error {
+	return nil
+}
+
+// conversation is a stream with one question.
+type conversation struct {
+	io.Reader
+	bytes.Buffer
+}
+
+func (c *conversation) Read(b []byte) (int, error) { return c.Reader.Read(b) }
+func (c *conversation) Close() error               { return nil }
+
+func ask(t testing.TB, o *Owner, from int, q question, more string) (a answer) {
+	t.Helper()
+	var in bytes.Buffer
+	if err := wire.WriteMessage(&in, q); err != nil {
+		t.Fatal(err)
+	}
+	in.WriteString(more)
+	c := &conversation{Reader: &in}
+	if err := o.answer(context.Background(), peer(from), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := wire.ReadMessage(&c.Buffer, &a, maxMessage); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A worker that lies, or is late, changes nothing; and an owner that restarts knows its lease.
+func TestOneResult(t *testing.T) {
+	dir := t.TempDir()
+	one := agentbox.Task{ID: agentbox.NewTaskID(), TaskSpec: agentbox.TaskSpec{Where: Idle, Command: []string{"x"}, Source: &agentbox.SourceRef{}}}
+	begin := func() (*Owner, chan agentbox.Result, func()) {
+		ctx, stop := context.WithCancel(t.Context())
+		o := &Owner{
+			Sources: noSources{}, Name: func(p identity.PeerID) string { return p.Short() }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
+			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) { return said, nil },
+		}
+		got := make(chan agentbox.Result, 1)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if r, err := o.Run(ctx, one, agentbox.Attempt{Number: 1}, resources.Share{}, dir, nil); err == nil {
+				got <- r
+			}
+		}()
+		for len(o.Offers()) == 0 && o.find(question{Task: one.ID, Attempt: 1}) == nil {
+			time.Sleep(time.Millisecond)
+		}
+		return o, got, func() { stop(); <-done }
+	}
+	o, got, stop := begin()
+	q := question{Task: one.ID, Attempt: 1}
+	say := func(o *Owner, from int, do string, fence uint64) answer {
+		q := q
+		q.Do, q.Fence = do, fence
+		q.Result = &agentbox.Result{State: agentbox.TaskSucceeded, Reason: string(rune(from + '0')), Box: "b"}
+		return ask(t, o, from, q, "")
+	}
+	claimed := say(o, 1, askClaim, 0)
+	if claimed.Fence != 1 || claimed.Spec == nil || say(o, 2, askClaim, 0).Stop != stopStale {
+		t.Fatalf("%+v", claimed)
+	}
+	for _, lie := range []answer{say(o, 2, askFinish, 1), say(o, 1, askFinish, 2), say(o, 2, askBeat, 1), say(o, 2, askReturn, 1)} {
+		if lie.Stop != stopStale {
+			t.Errorf("%+v", lie)
+		}
+	}
+	stop()
+	o, got, stop = begin()
+	defer stop()
+	if a := say(o, 1, askBeat, 1); a.Stop != "" {
+		t.Errorf("the next daemon does not know the lease: %+v", a)
+	}
+	if _, over := o.check(o.find(q), time.Now().Add(2*LeaseTime)); over {
+		t.Error("it is lost with one worker")
+	}
+	second := say(o, 2, askClaim, 0)
+	if second.Fence != 2 || say(o, 1, askFinish, 1).Stop != stopStale {
+		t.Errorf("the late worker delivers: %+v", second)
+	}
+	q.Chunk = []byte("hello")
+	if a := say(o, 2, askBeat, 2); a.Offset != 5 {
+		t.Errorf("%+v", a)
+	}
+	say(o, 2, askFinish, 2)
+	r := <-got
+	if r.Reason != "2" || r.Box != "" {
+		t.Errorf("%+v", r)
+	}
+	if a := say(o, 2, askFinish, 2); a.Stop != stopStale {
+		t.Errorf("a second result is taken: %+v", a)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, transcriptFile)); err != nil || len(b) != 0 {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// FuzzAnswer gives an owner any bytes as a question of who has the lease.
+func FuzzAnswer(f *testing.F) {
+	for _, do := range []string{askClaim, askManifest, askExport, askBeat, askFinish, askReturn, "?"} {
+		text, _ := json.Marshal(question{Do: do, Attempt: 1, Fence: 1, Chunk: []byte("x"), Result: &agentbox.Result{State: agentbox.TaskLost}})
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		at := &offered{task: agentbox.Task{TaskSpec: agentbox.TaskSpec{Where: Idle, Source: &agentbox.SourceRef{}}}, dir: t.TempDir(), done: make(chan agentbox.Result, 1)}
+		at.lease, _ = Lease{}.Grant(peer(1), "one")
+		o := &Owner{
+			Sources: noSources{}, Name: func(identity.PeerID) string { return "" }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
+			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) { return said, nil },
+			open:   map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at},
+		}
+		in := bytes.NewReader(append([]byte{0, 0, byte(len(text) >> 8), byte(len(text))}, text...))
+		_ = o.answer(t.Context(), peer(1), &conversation{Reader: in})
+		select {
+		case r := <-at.done:
+			if !r.State.Done() || r.Box != "" {
+				t.Errorf("%+v", r)
+			}
+		default:
+		}
+	})
+}
