@@ -120,15 +120,15 @@ type window struct {
 	to   io.Writer
 }
 
-func (p *window) Write(b []byte) (int, error) {
+func (w *window) Write(b []byte) (int, error) {
 	n := len(b)
-	skipped := min(p.skip, int64(n))
-	p.skip -= skipped
+	skipped := min(w.skip, int64(n))
+	w.skip -= skipped
 	b = b[skipped:]
-	b = b[:min(len(b), p.left)]
-	p.left -= len(b)
+	b = b[:min(len(b), w.left)]
+	w.left -= len(b)
 	if len(b) > 0 {
-		if _, err := p.to.Write(b); err != nil {
+		if _, err := w.to.Write(b); err != nil {
 			return 0, err
 		}
 	}

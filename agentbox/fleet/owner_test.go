@@ -58,7 +58,9 @@ func TestOneResult(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		o := &Owner{
 			Sources: noSources{}, Name: func(p identity.PeerID) string { return p.Short() }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
-			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) { return said, nil },
+			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
+				return said, nil
+			},
 		}
 		got := make(chan agentbox.Result, 1)
 		done := make(chan struct{})
@@ -131,8 +133,10 @@ func FuzzAnswer(f *testing.F) {
 		at.lease, _ = Lease{}.Grant(peer(1), "one")
 		o := &Owner{
 			Sources: noSources{}, Name: func(identity.PeerID) string { return "" }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
-			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) { return said, nil },
-			open:   map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at},
+			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
+				return said, nil
+			},
+			open: map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at},
 		}
 		in := bytes.NewReader(append([]byte{0, 0, byte(len(text) >> 8), byte(len(text))}, text...))
 		_ = o.answer(t.Context(), peer(1), &conversation{Reader: in})
