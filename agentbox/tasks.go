@@ -143,6 +143,8 @@ type SourceRef struct {
 	// by it. Elsewhere means that it is on another machine.
 	Directory string `json:"directory,omitempty"`
 	Elsewhere bool   `json:"elsewhere,omitempty"`
+	// Apart means that its box is found by the digest, and not by a directory and branch.
+	Apart bool `json:"apart,omitempty"`
 	// Subdir is where below that the caller was, slash-separated; "" for the root.
 	Subdir string `json:"subdir,omitempty"`
 }

@@ -22,6 +22,7 @@ import (
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/idle"
+	"agentbox/agentbox/layers"
 	"agentbox/agentbox/layers/entries"
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local"
@@ -248,6 +249,11 @@ func (d *daemon) newSchedules() *schedule.Keeper {
 		return all
 	}
 	return k
+}
+
+// snapshots returns the handlers about snapshots.
+func (d *daemon) snapshots() snapshots {
+	return snapshots{layers.Snapshots{Store: d.shares.store.Store}, d.boxes.Work, d.sources, d.boxes.Policies.SecretValues}
 }
 
 // cacheDrivers opens each driver only once, because drivers cache what they have found out.

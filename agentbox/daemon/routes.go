@@ -42,7 +42,7 @@ func (d *daemon) handler() http.Handler {
 	api.HandleTunnel(mux, api.BoxSSH, boxes.SSH)
 	api.HandleDownload(mux, api.BoxLog, boxes.Log)
 
-	// Jobs, tasks and sources register their own calls, each beside its code.
+	// Jobs, tasks, sources and snapshots register their own calls, each beside its code.
 	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
 	inside{jobs{home: d.cfg.Home, boxes: boxes}}.handle(mux)
 	tokens{&token.Store{Path: d.cfg.Home.Tokens()}, boxes, d.tasks()}.handle(mux)
@@ -52,6 +52,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.ListSchedules, d.schedules.List)
 	api.Handle(mux, api.RemoveSchedule, d.schedules.Remove)
 	d.sources.handle(mux)
+	d.snapshots().handle(mux)
 
 	// What boxes may do.
 	api.Handle(mux, api.ShowPolicy, inSource(d.sources, boxes.Policies.Show))

@@ -61,13 +61,7 @@ func (t taskWork) source(ctx context.Context, req api.TaskSourceRequest, _ agent
 		return api.CapturedSource{}, err
 	}
 	defer release()
-	from := agentbox.SourceRef{Digest: c.Digest(), Elsewhere: true}
-	if repo, err := workspace.Describe(ctx, req.Directory); err == nil {
-		if p, err := project.Identify(repo.Root); err == nil && p.Name == one.Project {
-			from.Directory, from.Elsewhere = repo.Root, false
-		}
-	}
-	return describeSource(c, from), nil
+	return describeSource(c, placed(ctx, c.Digest(), one.Project, req.Directory)), nil
 }
 
 // diff shows what changed since a box or task started. For a task whose box is gone it uses the

@@ -55,7 +55,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	}
 	key := "" // a task's box is not found by its directory
 	if !req.Task {
-		key = boxKey(u.Config.Lifetime, workspace.Repo{Root: cmp.Or(u.Directory, proj.Name), Branch: u.Repo.Branch}, proj)
+		key = u.key(proj)
 		defer m.keys.Lock(key)()
 		u.b = m.boxes.byKey(key)
 	}
@@ -87,6 +87,14 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress)
 }
 
+// key finds the box again that is made.
+func (c *creation) key(p project.Project) string {
+	if s := c.Request.Source; s != nil && s.Apart {
+		return "source " + s.Digest.Hex()
+	}
+	return boxKey(c.Config.Lifetime, workspace.Repo{Root: cmp.Or(c.Directory, p.Name), Branch: c.Repo.Branch}, p)
+}
+
 // Plan says what Up would do and does nothing. It looks for what is here already, so that the
 // answer tells which steps take long. Without a box it plans twice, because only the first plan
 // says what to look for.
@@ -96,7 +104,7 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 		return api.UpPlan{}, err
 	}
 	defer release()
-	u.b = m.boxes.byKey(boxKey(u.Config.Lifetime, workspace.Repo{Root: cmp.Or(u.Directory, proj.Name), Branch: u.Repo.Branch}, proj))
+	u.b = m.boxes.byKey(u.key(proj))
 	p, err := m.plan(ctx, u)
 	if err != nil {
 		return api.UpPlan{}, err

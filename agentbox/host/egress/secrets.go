@@ -93,6 +93,23 @@ func secretInfo(s project.Secret) api.SecretInfo {
 	return api.SecretInfo{Secret: s.Secret, From: s.From.String(), Project: s.Project}
 }
 
+// SecretValues returns the values of a project's secrets and of those for all boxes, as far as they
+// can be had without running a command.
+func (ps *Policies) SecretValues(ctx context.Context, of string) (map[string]string, error) {
+	list, err := ps.Store.SecretsFor(project.Project{Name: of})
+	values := map[string]string{}
+	env := ps.variables(list)
+	for _, s := range list {
+		if s.From.Kind == secrets.Command {
+			continue
+		}
+		if v, err := s.From.Value(ctx, secrets.Purpose{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}); err == nil {
+			values[s.Name] = v
+		}
+	}
+	return values, err
+}
+
 // describeSecret also says why a secret has no value now. It reads and drops the value, but runs no
 // command.
 func (ps *Policies) describeSecret(ctx context.Context, s project.Secret) api.SecretInfo {

@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/work"
+	"agentbox/agentbox/layers"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/source"
+	"agentbox/agentbox/workspace"
+)
+
+// snapshots serves the calls about snapshots.
+type snapshots struct {
+	layers.Snapshots
+	boxes   work.Work
+	sources sources
+	// secrets returns the values of a project's secrets, by name.
+	secrets func(ctx context.Context, project string) (map[string]string, error)
+}
+
+// handle registers the calls about snapshots.
+func (s snapshots) handle(mux *http.ServeMux) {
+	api.Handle(mux, api.CreateSnapshot, s.create)
+	api.Handle(mux, api.ListSnapshots, s.list)
+	api.Handle(mux, api.ShowSnapshot, s.show)
+	api.Handle(mux, api.DiffSnapshot, s.diff)
+	api.Handle(mux, api.RemoveSnapshot, s.remove)
+	api.Handle(mux, api.SourceOfSnapshot, s.source)
+}
+
+func (s snapshots) mirror(projectName string) string {
+	of := project.Project{Name: projectName}
+	return s.boxes.Home.Mirror(of.ID())
+}
+
+func (s snapshots) create(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Snapshot, error) {
+	_, out, known, err := s.take(ctx, ref, progress)
+	answer := describeSnapshot(out)
+	answer.Known = known
+	return answer, err
+}
+
+// take makes a snapshot of a box, or finds it.
+func (s snapshots) take(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (b work.Box, out layers.StoredSnapshot, known bool, err error) {
+	b, kept, of, err := s.boxes.Snapshot(ctx, ref, progress)
+	if err != nil {
+		return b, out, false, err
+	}
+	out, known, err = s.keep(ctx, kept, of.Name, b.Name)
+	return b, out, known, err
+}
+
+// keep makes a snapshot of what was kept, unless it has the value of a secret.
+func (s snapshots) keep(ctx context.Context, kept snapshot.Kept, projectName, of string) (out layers.StoredSnapshot, known bool, err error) {
+	d, id, err := snapshot.NewDocument(ctx, kept, projectName)
+	if err != nil {
+		return out, false, err
+	}
+	values, err := s.secrets(ctx, projectName)
+	if err != nil {
+		return out, false, err
+	}
+	dir := s.mirror(projectName)
+	if err := d.FindSecret(ctx, dir, values); err != nil {
+		return out, false, err
+	}
+	out, created, err := s.Put(ctx, d, id, of, func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, dir, w) })
+	return out, !created, err
+}
+
+func describeSnapshot(s layers.StoredSnapshot) api.Snapshot {
+	d := s.Document
+	return api.Snapshot{
+		ID: s.ID, Created: s.Created, Of: s.Comment, Project: d.Project, Branch: d.Branch, Base: d.Base, Head: d.Head,
+		Commits: d.Commits, Files: d.Files, Bytes: s.Bytes, OtherWork: d.Others, Missing: d.Missing,
+	}
+}
+
+func (s snapshots) list(ctx context.Context, req api.TaskList, _ agentbox.Progress) ([]api.Snapshot, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p, err := projectOf(ctx, req.Directory); err == nil && !req.All {
+		all = slices.DeleteFunc(all, func(one layers.StoredSnapshot) bool { return one.Document.Project != p.Name })
+	}
+	out := []api.Snapshot{}
+	for _, one := range all {
+		out = append(out, describeSnapshot(one))
+	}
+	return out, nil
+}
+
+func (s snapshots) show(ctx context.Context, req api.SnapshotRef, _ agentbox.Progress) (api.SnapshotDetail, error) {
+	one, kept, err := s.find(ctx, req.Snapshot)
+	if err != nil {
+		return api.SnapshotDetail{}, err
+	}
+	changes, err := snapshot.Changes(ctx, kept)
+	return api.SnapshotDetail{Snapshot: describeSnapshot(one), Changes: changes[:min(len(changes), 1000)]}, err
+}
+
+// find finds a snapshot, and its work in the mirror.
+func (s snapshots) find(ctx context.Context, ref string) (layers.StoredSnapshot, snapshot.Kept, error) {
+	one, err := s.Find(ctx, ref)
+	return one, one.Document.Kept(s.mirror(one.Document.Project)), err
+}
+
+func (s snapshots) diff(ctx context.Context, req api.SnapshotDiff, _ agentbox.Progress) (api.WorkDiff, error) {
+	one, kept, err := s.find(ctx, req.Snapshot)
+	if err == nil && req.From != "" {
+		var from layers.StoredSnapshot
+		if from, err = s.Find(ctx, req.From); err == nil && from.Document.Project != one.Document.Project {
+			err = agentbox.Errorf(agentbox.Invalid, "%s and %s are snapshots of two projects", req.From, req.Snapshot)
+		}
+		kept.Base = from.Document.Whole
+	}
+	if err != nil {
+		return api.WorkDiff{}, err
+	}
+	d, err := snapshot.Diff(ctx, kept, snapshot.DiffOptions{Stat: req.Stat, Color: req.Color, Width: req.Width})
+	return api.WorkDiff{
+		Name: one.ID.Short(), Base: kept.Base, Commit: kept.Whole, Commits: kept.Commits, Files: kept.Files, OtherWork: kept.Others(), Missing: kept.Missing,
+		Text: d.Text, Truncated: d.Truncated, Changes: d.Files,
+	}, err
+}
+
+func (s snapshots) remove(ctx context.Context, req api.SnapshotRef, _ agentbox.Progress) (api.Snapshot, error) {
+	one, err := s.Find(ctx, req.Snapshot)
+	if err != nil {
+		return api.Snapshot{}, err
+	}
+	if err := one.Document.Drop(ctx, s.mirror(one.Document.Project), one.ID); err != nil {
+		return api.Snapshot{}, err
+	}
+	return describeSnapshot(one), s.Remove(ctx, one)
+}
+
+func (s snapshots) source(ctx context.Context, req api.SnapshotSource, _ agentbox.Progress) (api.CapturedSource, error) {
+	one, err := s.Find(ctx, req.Snapshot)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	c, from, release, err := s.sourceOf(ctx, one.Document, req.Directory)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	defer release()
+	return describeSource(c, from), nil
+}
+
+// sourceOf makes a source of a snapshot that is in the mirror, for a user in a directory. Its boxes are
+// apart from those of a checkout with the same branch.
+func (s snapshots) sourceOf(ctx context.Context, d snapshot.Document, directory string) (c source.Captured, from agentbox.SourceRef, release func(), err error) {
+	c, release, err = s.sources.Make(ctx, d.Project, func(dir string) error {
+		return snapshot.Checkout(ctx, d.Kept(s.mirror(d.Project)), d.Branch, dir)
+	})
+	if err != nil {
+		return c, from, nil, err
+	}
+	from = placed(ctx, c.Digest(), d.Project, directory)
+	from.Apart = true
+	return c, from, release, nil
+}
+
+// placed says where a source belongs: to the checkout of a directory, if that is of its project.
+func placed(ctx context.Context, d agentbox.Digest, projectName, directory string) agentbox.SourceRef {
+	from := agentbox.SourceRef{Digest: d, Elsewhere: true}
+	if repo, err := workspace.Describe(ctx, directory); err == nil {
+		if p, err := project.Identify(repo.Root); err == nil && p.Name == projectName {
+			from.Directory, from.Elsewhere = repo.Root, false
+		}
+	}
+	return from
+}

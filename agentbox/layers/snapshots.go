@@ -1,0 +1,211 @@
+package layers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/background"
+	"agentbox/agentbox/snapshot"
+	"agentbox/cachestore"
+	"agentbox/cachestore/blob"
+)
+
+// snapshotNamespace has the names of snapshots: ID, a StoredSnapshot; ID/work, its pack; and
+// history/COMMIT, the pack of a commit with its history, which snapshots of other machines' boxes
+// build on.
+const (
+	snapshotNamespace = "snapshot"
+	workSuffix        = "/work"
+	historyPrefix     = "history/"
+	snapshotType      = "application/vnd.agentbox.snapshot+json"
+	packType          = "application/x-git-pack"
+)
+
+// Snapshots are the snapshots of this machine. Methods may be called at once.
+type Snapshots struct {
+	// Store returns the store, waiting until it is open.
+	Store func(ctx context.Context) (*cachestore.Store, error)
+}
+
+// StoredSnapshot is a snapshot as the store has it.
+type StoredSnapshot struct {
+	Version  int               `json:"version"`
+	Document snapshot.Document `json:"document"`
+	Work     agentbox.Digest   `json:"work"`  // the manifest of its pack
+	Bytes    int64             `json:"bytes"` // of the pack
+
+	ID      agentbox.Digest `json:"-"`
+	Created time.Time       `json:"-"`
+	Comment string          `json:"-"` // what it is of
+}
+
+// Put keeps a snapshot, or finds it: created tells which. write writes its pack.
+func (s Snapshots) Put(ctx context.Context, d snapshot.Document, id agentbox.Digest, of string, write func(context.Context, io.Writer) error) (out StoredSnapshot, created bool, err error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return out, false, err
+	}
+	if n, err := store.Lookup(snapshotNamespace, id.Hex()); err == nil {
+		if out, err = s.read(ctx, store, n); err == nil {
+			return out, false, nil
+		}
+	}
+	work, err := s.putPack(ctx, store, id.Hex()+workSuffix, write)
+	if err != nil {
+		return out, false, err
+	}
+	out = StoredSnapshot{Version: 1, Document: d, Work: work.Manifest, Bytes: work.Size}
+	text, err := json.Marshal(out)
+	if err != nil {
+		return out, false, err
+	}
+	put, err := store.PutStream(ctx, bytes.NewReader(text), blob.Info{Kind: blob.Snapshot, MediaType: snapshotType})
+	if err != nil {
+		return out, false, err
+	}
+	n, err := store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: id.Hex(), Manifest: put.Manifest, Scope: blob.Local, Created: time.Now(), Comment: comment(of)})
+	out.ID, out.Created, out.Comment = id, n.Created, n.Comment
+	return out, true, err
+}
+
+// putPack keeps a pack under a key, which it had no other one under.
+func (s Snapshots) putPack(ctx context.Context, store *cachestore.Store, key string, write func(context.Context, io.Writer) error) (put cachestore.PutResult, err error) {
+	err = background.Pipe(ctx, write, func(ctx context.Context, r io.Reader) error {
+		put, err = store.PutStream(ctx, r, blob.Info{Kind: blob.Snapshot, MediaType: packType})
+		return err
+	})
+	if err != nil {
+		return put, err
+	}
+	if n, err := store.Lookup(snapshotNamespace, key); err == nil && n.Manifest != put.Manifest {
+		if err := store.Unpublish(snapshotNamespace, key); err != nil {
+			return put, err
+		}
+	}
+	_, err = store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: key, Manifest: put.Manifest, Scope: blob.Local})
+	return put, err
+}
+
+// History returns the manifest of the pack of a commit with its history, and its size. write writes
+// it, if there is none.
+func (s Snapshots) History(ctx context.Context, commit string, write func(context.Context, io.Writer) error) (agentbox.Digest, int64, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return agentbox.Digest{}, 0, err
+	}
+	if n, err := store.Lookup(snapshotNamespace, historyPrefix+commit); err == nil {
+		if m, err := store.Manifest(ctx, n.Manifest); err == nil {
+			return n.Manifest, m.Size, nil
+		}
+	}
+	put, err := s.putPack(ctx, store, historyPrefix+commit, write)
+	return put.Manifest, put.Size, err
+}
+
+// List lists snapshots, the newest first. One that cannot be read is left out.
+func (s Snapshots) List(ctx context.Context) ([]StoredSnapshot, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := store.Names(snapshotNamespace, "")
+	if err != nil {
+		return nil, err
+	}
+	var out []StoredSnapshot
+	for _, n := range names {
+		if strings.Contains(n.Key, "/") {
+			continue
+		}
+		if one, err := s.read(ctx, store, n); err == nil {
+			out = append(out, one)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b StoredSnapshot) int { return b.Created.Compare(a.Created) })
+	return out, nil
+}
+
+// Find finds a snapshot by the beginning of its ID.
+func (s Snapshots) Find(ctx context.Context, ref string) (StoredSnapshot, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return StoredSnapshot{}, err
+	}
+	ref = strings.TrimPrefix(ref, "sha256:")
+	all = slices.DeleteFunc(all, func(one StoredSnapshot) bool { return len(ref) < 4 || !strings.HasPrefix(one.ID.Hex(), ref) })
+	switch len(all) {
+	case 0:
+		return StoredSnapshot{}, agentbox.Errorf(agentbox.NotFound, "there is no snapshot %q", ref).WithHint("agentbox snapshot ls --all lists them")
+	case 1:
+		return all[0], nil
+	}
+	return StoredSnapshot{}, agentbox.Errorf(agentbox.Invalid, "the ids of %d snapshots begin with %s", len(all), ref).WithHint("agentbox snapshot ls --all lists them")
+}
+
+func (s Snapshots) read(ctx context.Context, store *cachestore.Store, n blob.Name) (out StoredSnapshot, err error) {
+	b, err := readBlob(ctx, store, n.Manifest, nil, snapshot.MaxDocument+1<<10)
+	if err != nil {
+		return out, err
+	}
+	if out, err = decodeSnapshot(b); err != nil {
+		return out, err
+	}
+	out.Created, out.Comment = n.Created, n.Comment
+	if out.ID, err = out.Document.ID(); err == nil && out.ID.Hex() != n.Key {
+		err = agentbox.Errorf(agentbox.Corrupt, "the snapshot %.12s is another one", n.Key)
+	}
+	return out, err
+}
+
+// decodeSnapshot reads a StoredSnapshot, which may come from another machine.
+func decodeSnapshot(b []byte) (out StoredSnapshot, err error) {
+	var raw struct {
+		Version  int             `json:"version"`
+		Document json.RawMessage `json:"document"`
+		Work     agentbox.Digest `json:"work"`
+		Bytes    int64           `json:"bytes"`
+	}
+	if err := json.Unmarshal(b, &raw); err != nil || raw.Version != 1 || raw.Bytes < 0 {
+		return out, agentbox.Errorf(agentbox.Corrupt, "this is no snapshot of version 1")
+	}
+	out = StoredSnapshot{Version: raw.Version, Work: raw.Work, Bytes: raw.Bytes}
+	out.Document, err = snapshot.ParseDocument(raw.Document)
+	return out, err
+}
+
+// readBlob reads a small blob, of which missing pieces come from src.
+func readBlob(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest, src cachestore.Source, most int64) ([]byte, error) {
+	m, err := store.EnsureManifest(ctx, manifest, src)
+	if err != nil {
+		return nil, err
+	}
+	if m.Size > most {
+		return nil, agentbox.Errorf(agentbox.Corrupt, "%s has %d bytes, at most %d", manifest.Short(), m.Size, most)
+	}
+	r, err := store.OpenBlob(ctx, manifest, src)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.NewSectionReader(r, 0, m.Size))
+}
+
+// Remove forgets a snapshot. The pack of its base stays until nothing uses it for a while.
+func (s Snapshots) Remove(ctx context.Context, one StoredSnapshot) error {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{one.ID.Hex(), one.ID.Hex() + workSuffix} {
+		if err := store.Forget(ctx, snapshotNamespace, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
