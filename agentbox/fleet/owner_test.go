@@ -75,7 +75,7 @@ func TestOneResult(t *testing.T) {
 		}
 		return o, got, func() { stop(); <-done }
 	}
-	o, got, stop := begin()
+	o, _, stop := begin()
 	q := question{Task: one.ID, Attempt: 1}
 	say := func(o *Owner, from int, do string, fence uint64) answer {
 		q := q
@@ -93,7 +93,7 @@ func TestOneResult(t *testing.T) {
 		}
 	}
 	stop()
-	o, got, stop = begin()
+	o, got, stop := begin()
 	defer stop()
 	if a := say(o, 1, askBeat, 1); a.Stop != "" {
 		t.Errorf("the next daemon does not know the lease: %+v", a)
