@@ -41,6 +41,7 @@ const (
 	maxMemory  = 512 << 20 // of the module, in bytes
 	maxProcess = 2 << 30   // of the process, which also compiles it
 	maxCPU     = 60 * time.Second
+	overtime   = 5 // seconds
 	maxWall    = 10 * time.Minute
 	maxListing = 64 << 20
 	maxOutput  = 8 << 10 // that a result keeps, in bytes
@@ -109,8 +110,10 @@ func (r Runner) wait(ctx context.Context, cmd *exec.Cmd, objects *objects) error
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = p.Terminate() })()
-	for what, most := range map[int]uint64{unix.RLIMIT_DATA: maxProcess, unix.RLIMIT_CPU: uint64(r.cpu() / time.Second)} {
-		if err := unix.Prlimit(p.PID, what, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+	// At the first bound of time the program reports and ends; at the second the kernel ends it.
+	time := uint64(r.cpu() / time.Second)
+	for what, most := range map[int]unix.Rlimit{unix.RLIMIT_DATA: {Cur: maxProcess, Max: maxProcess}, unix.RLIMIT_CPU: {Cur: time, Max: time + overtime}} {
+		if err := unix.Prlimit(p.PID, what, &most, nil); err != nil && !errors.Is(err, unix.ESRCH) {
 			return errors.Join(err, p.Kill())
 		}
 	}
@@ -124,7 +127,7 @@ func (r Runner) conclude(report []byte, ended error) agentbox.CheckResult {
 		return agentbox.CheckResult{Exit: rep.Exit, Problem: rep.Problem, Detail: rep.Detail}
 	}
 	text := strings.TrimSpace(string(report))
-	if exit, ok := errors.AsType[*exec.ExitError](ended); ok && exit.SystemTime()+exit.UserTime() >= r.cpu()-100*time.Millisecond {
+	if exit, ok := errors.AsType[*exec.ExitError](ended); ok && exit.SystemTime()+exit.UserTime() >= r.cpu() {
 		return agentbox.CheckResult{Problem: agentbox.CheckTime}
 	}
 	if strings.Contains(text, "out of memory") || strings.Contains(text, "cannot allocate") {

@@ -91,11 +91,18 @@ func (a *app) sourceOf(ctx context.Context, task string) (api.CapturedSource, er
 // up creates or finds the box of the current directory. If it created it, it says so on standard
 // error, with the time that took.
 func (a *app) up(ctx context.Context, req api.UpRequest) (api.UpResponse, error) {
-	c, err := a.checkout(ctx)
+	var from checkout
+	var err error
+	if req.Source != nil { // made elsewhere; its box belongs to this directory nevertheless
+		from.source = req.Source
+		from.directory, err = currentDir()
+	} else {
+		from, err = a.checkout(ctx)
+	}
 	if err != nil {
 		return api.UpResponse{}, err
 	}
-	req.Directory, req.Source, req.Environ = c.directory, c.source, a.environ()
+	req.Directory, req.Source, req.Environ = from.directory, from.source, a.environ()
 	start := time.Now()
 	resp, err := call(ctx, a, api.Up, req)
 	if err == nil && resp.Created && !a.quiet {

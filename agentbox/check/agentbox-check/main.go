@@ -11,13 +11,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/check"
 	"agentbox/agentbox/check/module"
 )
 
 func main() {
+	go reportOvertime()
 	report, err := run(context.Background())
 	if err == nil {
 		err = json.NewEncoder(os.Stderr).Encode(report)
@@ -26,6 +31,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// reportOvertime ends this process when its processor time is used up.
+func reportOvertime() {
+	used := make(chan os.Signal, 1)
+	signal.Notify(used, unix.SIGXCPU)
+	<-used
+	_ = json.NewEncoder(os.Stderr).Encode(check.Report{Problem: agentbox.CheckTime})
+	os.Exit(0)
 }
 
 // maxSpec bounds the line with the Spec.

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// enterCommand is `enter`: a shell or a command in the context of an agent, wherever it stands: a
+// box that runs or is paused, the box of a task that runs, or a new box of what a task left.
+func (a *app) enterCommand() *cli.Command {
+	var r run
+	var away bool
+	return &cli.Command{
+		Name: "enter", Category: catInside, Usage: "step into what an agent works on or has left", ArgsUsage: "[BOX|TASK] [-- CMD...]",
+		StopOnNthArg: a.commandFollows(),
+		Description: "A box is entered as it is; a paused one goes on. Of a task that runs, it is the task's own box; of one that has ended, a new box of\n" +
+			"what it left, with its image, setup and services. Without a name, lists what there is, newest trouble first.",
+		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away}),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() > 1 {
+				return agentbox.Errorf(agentbox.Invalid, "enter takes one box or task").WithHint("a command follows after --: agentbox enter NAME -- CMD...")
+			}
+			name := cmd.Args().First()
+			if name == "" {
+				return a.listContexts(ctx)
+			}
+			r.argv, r.tty = a.command, r.tty || a.interactive()
+			c, made, err := a.context(ctx, name)
+			if err != nil {
+				return err
+			}
+			err = a.enter(ctx, c, r)
+			if !made || !away {
+				return err
+			}
+			stdout := a.stdout
+			a.stdout = a.stderr // standard output has the command's words, and no others
+			defer func() { a.stdout = stdout }()
+			if gone := a.removeBoxes(ctx, []string{c.Box.String()}, false); gone != nil {
+				return gone
+			}
+			return err
+		},
+	}
+}
+
+// context finds the context that a name stands for, and tells whether a box was made for it.
+func (a *app) context(ctx context.Context, name string) (c api.Connection, made bool, err error) {
+	c, err = a.connect(ctx, name)
+	if agentbox.CodeOf(err) != agentbox.NotFound {
+		return c, false, err
+	}
+	info, taskErr := call(ctx, a, api.ShowTask, api.TaskRef{Task: name})
+	if taskErr != nil {
+		return c, false, agentbox.Errorf(agentbox.NotFound, "there is neither a box nor a task %s", name).WithHint("agentbox enter lists what can be entered")
+	}
+	t := info.Task
+	last := t.Last()
+	switch {
+	case last == nil:
+		return c, false, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", t.ID).WithHint("agentbox task show %s says for what it waits", t.ID)
+	case !t.State.Done() && last.Worker != "":
+		return c, false, agentbox.Errorf(agentbox.Conflict, "task %s runs on %s, whose box cannot be entered from here", t.ID, last.Worker).WithHint("agentbox logs %s, or enter it once it has ended", t.ID)
+	case !t.State.Done():
+		c, err = a.connect(ctx, last.BoxName)
+		return c, false, err
+	}
+	begun := time.Now()
+	source, err := a.sourceOf(ctx, name)
+	if err != nil {
+		return c, false, err
+	}
+	resp, err := a.up(ctx, api.UpRequest{Source: &source.Source, Command: true})
+	if err == nil && !a.quiet {
+		fmt.Fprintf(a.stderr, "%s: %s; in box %s, %s from the question to the prompt\n", t.ID, leftText(t), resp.Box.Name, tookText(time.Since(begun)))
+	}
+	return resp.Connection, err == nil && resp.Created, err
+}
+
+// leftText says how a task ended and what it left.
+func leftText(t agentbox.Task) string {
+	r := t.Last().Result
+	if r == nil {
+		return string(t.State)
+	}
+	return strings.Join([]string{string(t.State), agentbox.Plural(r.Commits, "commit"), agentbox.Plural(r.Files, "changed file")}, ", ")
+}
+
+// workContext is what can be entered.
+type workContext struct {
+	Kind    string    `json:"kind"` // box or task
+	Name    string    `json:"name"` // for enter
+	State   string    `json:"state"`
+	Branch  string    `json:"branch,omitempty"`
+	Time    time.Time `json:"time"` // when the task ended, or the box was made
+	Trouble bool      `json:"trouble"`
+}
+
+// listContexts lists boxes, and tasks that have ended: those that did not succeed come first, and
+// the newest of each.
+func (a *app) listContexts(ctx context.Context) error {
+	boxes, err := call(ctx, a, api.ListBoxes, api.ListRequest{})
+	if err != nil {
+		return err
+	}
+	tasks, err := call(ctx, a, api.ListTasks, api.TaskList{})
+	if err != nil {
+		return err
+	}
+	var all []workContext
+	for _, b := range boxes {
+		all = append(all, workContext{"box", b.Name, stateText(b), b.Branch, b.Created, b.Ended != nil && !b.Ended.Requested()})
+	}
+	for _, t := range tasks {
+		if last := t.Last(); last != nil && last.Result != nil && t.State.Done() {
+			all = append(all, workContext{"task", t.ID.String(), leftText(t), "", last.Result.Ended, t.State != agentbox.TaskSucceeded})
+		}
+	}
+	slices.SortStableFunc(all, func(x, y workContext) int {
+		if x.Trouble != y.Trouble {
+			if x.Trouble {
+				return -1
+			}
+			return 1
+		}
+		return y.Time.Compare(x.Time)
+	})
+	return a.report(listed(all, []string{"ENTER", "KIND", "STATE", "BRANCH", "SINCE"}, func(c workContext) (string, []string) {
+		return c.Name, []string{c.Name, c.Kind, c.State, c.Branch, agoText(c.Time)}
+	}))
+}
