@@ -14,7 +14,8 @@ const limaHost = "lima"
 
 // intoLima has the rest of a command line that makes a box work in this home's machine by Lima, if
 // --isolation or the configuration asks for that: it starts the machine, unless it answers, and
-// brings this program there. With explain it makes nothing. In the machine the box is of the kind that auto means there.
+// brings this program there. With explain it makes nothing. In the machine the box is of the kind
+// that auto means there.
 func (a *app) intoLima(ctx context.Context, kind *agentbox.Isolation, explain bool) error {
 	if *kind != agentbox.Lima && (*kind != "" || !asksForLima(ctx)) {
 		return nil

@@ -122,8 +122,8 @@ func leaseText(b agentbox.Box) string {
 	return text
 }
 
-// showRows returns all facts about a box, a name and a text in each row. A property with several values has several
-// rows with the same name.
+// showRows returns all facts about a box, a name and a text in each row. A property with several
+// values has several rows with the same name.
 func showRows(b agentbox.Box) [][]string {
 	rows := [][]string{
 		{"box", b.Name + " (" + b.ID.String() + ")"},

@@ -74,8 +74,9 @@ func (d *Door) do(ctx context.Context, call api.PublicCall, req any, progress ag
 	return json.Marshal(up)
 }
 
-// readRequest reads a request into the type of its call, and returns a pointer to it. What is passed on is that value and not the
-// bytes that came, which another decoder could read otherwise. A GET is a query.
+// readRequest reads a request into the type of its call, and returns a pointer to it. What is
+// passed on is that value and not the bytes that came, which another decoder could read otherwise.
+// A GET is a query.
 func readRequest(w http.ResponseWriter, r *http.Request, call api.PublicCall) (req any, page pageOf, err error) {
 	v := reflect.New(call.Request)
 	query := r.URL.Query()

@@ -22,13 +22,13 @@ import (
 // maxTree bounds the bytes of a checkout's files: a small pack may hold any number.
 const maxTree = 64 << 30
 
-// Checkout writes kept work into dir, which must not exist, as a checkout of a branch, or of none if
-// that is "": its commits
-// are the branch, and what was uncommitted is uncommitted there. Where the box told more than that
-// (Kept.Rest), the index, an interrupted operation, modes, times and ignored artifacts are as they
-// were; otherwise files have git's modes and the time of the commit that was checked out, so that
-// the same work is the same checkout. Other branches and nested repositories are there, too. No git
-// writes the files, so no filter runs and no link is followed: a file that git keeps in another form, as Git LFS does, has that form.
+// Checkout writes kept work into dir, which must not exist, as a checkout of a branch, or of none
+// if that is "": its commits are the branch, and what was uncommitted is uncommitted there. Where
+// the box told more than that (Kept.Rest), the index, an interrupted operation, modes, times and
+// ignored artifacts are as they were; otherwise files have git's modes and the time of the commit
+// that was checked out, so that the same work is the same checkout. Other branches and nested
+// repositories are there, too. No git writes the files, so no filter runs and no link is followed:
+// a file that git keeps in another form, as Git LFS does, has that form.
 func Checkout(ctx context.Context, kept Kept, branch, dir string) error {
 	return mirror{kept.Mirror}.checkout(ctx, kept, branch, dir)
 }

@@ -44,7 +44,8 @@ adrift() {
 // commits; LARGE, maxLarge in KiB; NEWEST, the maximum number of commits that are listed by age;
 // MOST, the maximum number of refs of a repository and of repositories; LIST, not empty to list the
 // commits and the changes of the workspace itself, too; REST, not empty for what else restores the
-// workspace (captureRest); SAME, not empty if the same workspace must be the same commit; ARTIFACTS, the globs of ignored files that belong to it, one per line.
+// workspace (captureRest); SAME, not empty if the same workspace must be the same commit;
+// ARTIFACTS, the globs of ignored files that belong to it, one per line.
 //
 // The lines, which facts.take parses. The first tree is the workspace itself, with the path "."; any
 // other PATH is relative to it, or absolute for what is outside:

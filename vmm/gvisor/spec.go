@@ -22,11 +22,11 @@ const (
 
 // describe returns the OCI description of a machine. memory and disk, to which the runtime layer
 // may grow, are in bytes; gpus is what it has of the host's GPUs, whose calls gVisor checks and
-// passes on (nvproxy) once there is /dev/nvidiactl. It is a pure function and has no name of a machine and no path of the
-// host, because gVisor compares the description of a state with that of the machine into which it
-// is restored, and Fingerprint covers it. Machines differ only in what the launcher mounts at these
-// paths. /run and /dev/shm are memory of the guest, /proc and /sys are gVisor's own. The network
-// namespace is the launcher's, which has the interface.
+// passes on (nvproxy) once there is /dev/nvidiactl. It is a pure function and has no name of a
+// machine and no path of the host, because gVisor compares the description of a state with that of
+// the machine into which it is restored, and Fingerprint covers it. Machines differ only in what
+// the launcher mounts at these paths. /run and /dev/shm are memory of the guest, /proc and /sys are
+// gVisor's own. The network namespace is the launcher's, which has the interface.
 func describe(memory, disk int64, gpus gpu.Needs) *specs.Spec {
 	spec := &specs.Spec{
 		Version:  "1.0.2",
