@@ -21,14 +21,14 @@ var (
 	CheckWork = Endpoint[BoxRef, CheckedWork]{"/v1/box/check"}
 	// SendWork answers with a line of JSON, which is the PulledWork without branches, and a git pack of
 	// its commits without what its base has. Errors are those of Pull.
-	SendWork = Download[BoxRef]{"/v1/box/work/send"}
+	SendWork = Download[BoxRef]{"/v1/pull/send"}
 	// Unsaved wakes the box. It is Conflict if git in the box fails.
 	Unsaved = Endpoint[BoxRef, UnsavedWork]{"/v1/box/unsaved"}
 )
 
 // ReceiveWork is Pull of what another machine sent: a stream of a PullRequest as a line of JSON, and
 // the answer of SendWork there. It answers with a PulledWork.
-const ReceiveWork = "/v1/box/work/receive"
+const ReceiveWork = "/v1/pull/receive"
 
 // BringWork brings the work of a box or task on one machine into a checkout on another.
 func BringWork(ctx context.Context, from, to *Client, req PullRequest) (out PulledWork, err error) {

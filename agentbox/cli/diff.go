@@ -25,12 +25,8 @@ func (a *app) diffCommand() *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "print one line for each file instead of its changes", Destination: &req.Stat}},
 		Action: func(ctx context.Context, cmd *cli.Command) (err error) {
 			req.BoxRef = a.ref(cmd.Args().First())
-			// In JSON the text is a field, so it is not for a terminal.
-			fd, terminal := a.outTerminal()
-			if terminal = terminal && !a.json; terminal {
-				req.Width, _, _ = term.GetSize(fd)
-			}
-			req.Color = terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+			var terminal bool
+			req.Width, req.Color, terminal = a.diffForm()
 			d, err := call(ctx, a, api.Diff, req)
 			if err != nil {
 				return err
@@ -38,6 +34,16 @@ func (a *app) diffCommand() *cli.Command {
 			return a.printDiff(d, terminal)
 		},
 	}
+}
+
+// diffForm is how a diff is asked for: its width, 0 for any, and whether in color. In JSON the text
+// is a field, so it is not for a terminal.
+func (a *app) diffForm() (width int, color, terminal bool) {
+	fd, terminal := a.outTerminal()
+	if terminal = terminal && !a.json; terminal {
+		width, _, _ = term.GetSize(fd)
+	}
+	return width, terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", terminal
 }
 
 // printDiff prints a diff. It first lists on standard error what the diff omits. A truncated text

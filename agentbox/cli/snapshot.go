@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/term"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -85,11 +83,8 @@ func (a *app) snapshotDiff() *cli.Command {
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "stat", Usage: "print one line for each file instead of its changes", Destination: &req.Stat}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			req.Snapshot, req.From = cmd.Args().First(), cmd.Args().Get(1)
-			fd, terminal := a.outTerminal()
-			if terminal = terminal && !a.json; terminal {
-				req.Width, _, _ = term.GetSize(fd)
-			}
-			req.Color = terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+			var terminal bool
+			req.Width, req.Color, terminal = a.diffForm()
 			d, err := call(ctx, a, api.DiffSnapshot, req)
 			if err != nil {
 				return err
