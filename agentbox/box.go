@@ -54,7 +54,7 @@ const (
 	Creating State = "creating" // an operation is in progress
 	Running  State = "running"  // its machine runs
 	Waiting  State = "waiting"  // its machine runs, but stalls until bytes of its image arrive
-	Paused   State = "paused"   // its machine is saved on disk and uses no memory
+	Paused   State = "paused"   // its machine is saved on disk and uses no memory, or that of a container stands still in memory
 	Stopped  State = "stopped"  // it has no machine; the workspace remains, the runtime is gone
 )
 

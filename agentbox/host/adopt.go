@@ -98,6 +98,9 @@ func (a adoption) box(id agentbox.BoxID) error {
 		a.machines.recordPastEnd(b, &end)
 	default:
 		a.machines.follow(b, p)
+		if st, err := a.ask(p); err == nil && st.Frozen {
+			b.set(func(b *box) { b.still = p })
+		}
 	}
 	return a.settle(b)
 }
@@ -111,10 +114,14 @@ const adoptTimeout = 30 * time.Second
 // interrupted rollback. Such a machine is ended, and the next use of the box starts a new life. A
 // supervisor that does not answer counts as orphaned too, because nobody could use it.
 func (a adoption) orphaned(rec record, p place.Place) bool {
+	st, err := a.ask(p)
+	return err != nil || !st.Configured || st.Life != rec.Life
+}
+
+func (a adoption) ask(p place.Place) (place.Status, error) {
 	ctx, cancel := context.WithTimeout(a.machines.ctx, adoptTimeout)
 	defer cancel()
-	st, err := p.Status(ctx, place.Question{})
-	return err != nil || !st.Configured || st.Life != rec.Life
+	return p.Status(ctx, place.Question{})
 }
 
 // settle removes what half-done operations on a ready box left, and brings the box into a state to

@@ -90,7 +90,7 @@ func (m *Manager) KeepHistory(ctx context.Context, ref api.BoxRef, progress agen
 // agents that have no conversations in the box.
 func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Progress) (without []string) {
 	rec := b.record()
-	if len(rec.Histories) == 0 || b.place() == nil {
+	if len(rec.Histories) == 0 || b.state(m.disk) != agentbox.Running {
 		return nil
 	}
 	places := map[string]conversations.Place{}

@@ -25,6 +25,7 @@ type box struct {
 	mu      sync.Mutex
 	rec     record
 	live    place.Place // nil without a machine
+	still   place.Place // is live while that stands still in memory
 	renewed time.Time   // when its lease last was
 }
 
@@ -41,6 +42,13 @@ func (b *box) place() place.Place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.live
+}
+
+// frozen is the place that stands still in memory, perhaps an earlier one.
+func (b *box) frozen() place.Place {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.still
 }
 
 // set changes fields under mu; f must not block.
@@ -76,11 +84,14 @@ func (b *box) commit(h home.Home, rec record) error {
 	return nil
 }
 
-// state derives the state from facts: Running with a live place, Paused with a complete save, else
-// Stopped. describe adds Waiting for people who look.
+// state derives the state from facts: Running with a live place that does not stand still, Paused with
+// one that does or with a complete save, else Stopped. describe adds Waiting for people who look.
 func (b *box) state(d disk) agentbox.State {
 	rec := b.record()
-	if b.place() != nil {
+	switch live := b.place(); {
+	case live != nil && live == b.frozen():
+		return agentbox.Paused
+	case live != nil:
 		return agentbox.Running
 	}
 	// After an error the save may exist. A box that is taken for stopped would start afresh and drop

@@ -73,7 +73,8 @@ func (d disk) saver(ctx context.Context, b *box, what string) (place.Saver, erro
 	preparer, ok := kind.(place.Preparer)
 	saver, can := p.(place.Saver)
 	if !ok || !can {
-		return nil, agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: %s isolation does not save what runs", rec.Box.Name, what, rec.Box.Isolation)
+		return nil, agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: %s isolation does not save what runs", rec.Box.Name, what, rec.Box.Isolation).
+			WithHint("agentbox snapshot create %s keeps its work", rec.Box.Name)
 	}
 	return saver, preparer.CheckSavable(ctx, rec.spec(), what)
 }

@@ -12,8 +12,8 @@ import (
 	"agentbox/agentbox/place"
 )
 
-// Pause saves a box's machine to disk and ends it; nothing of it stays in memory. Pausing a paused
-// box succeeds. Conflict for a box without a machine, or one that could not be restored here. The
+// Pause saves a box's machine to disk and ends it; nothing of it stays in memory. One that cannot be
+// saved stands still in memory instead. Pausing a paused box succeeds. Conflict for a box without a machine, or one that could not be restored here. The
 // supervisor completes the save by one rename before it ends the machine, so a crash leaves either
 // the machine or the save.
 func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
@@ -23,6 +23,9 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 			return nil
 		}
 		p := b.place()
+		if freezer, ok := p.(place.Freezer); ok {
+			return m.freeze(ctx, b, freezer, progress)
+		}
 		saver, err := m.disk.saver(ctx, b, "paused")
 		if err != nil {
 			return err
@@ -36,6 +39,29 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		end("")
 		return nil
 	})
+}
+
+// freeze stops a box in memory.
+func (m *Manager) freeze(ctx context.Context, b *box, p place.Freezer, progress agentbox.Progress) error {
+	name := b.record().Box.Name
+	m.keepHistory(ctx, b, progress)
+	end := progress.Begin("freeze", name)
+	if err := p.Freeze(ctx); err != nil {
+		return err
+	}
+	b.set(func(b *box) { b.still = b.live })
+	end("")
+	progress.Note(name + " stands still in memory: it uses no processor, ends with this machine, and goes on with the next command")
+	return nil
+}
+
+// thaw lets a box that stands still in memory go on, under the policy as it is now.
+func thaw(ctx context.Context, b *box, p place.Freezer) error {
+	if err := p.Thaw(ctx); err != nil {
+		return err
+	}
+	b.set(func(b *box) { b.still = nil })
+	return b.renew(ctx)
 }
 
 // notRunning is the error of an operation that needs a machine.
@@ -73,6 +99,9 @@ func (m *Manager) operate(ctx context.Context, ref api.BoxRef, f func(b *box) er
 
 // resume restores the saved machine. The caller has the box to itself.
 func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
+	if freezer, ok := b.place().(place.Freezer); ok {
+		return thaw(ctx, b, freezer)
+	}
 	rec := b.record()
 	if kept, err := m.disk.kept(rec); kept != place.Whole {
 		return agentbox.Errorf(agentbox.Unavailable, "the saved machine of box %s cannot be read: %w", rec.Box.Name, cmp.Or(err, fs.ErrNotExist)).

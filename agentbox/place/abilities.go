@@ -63,6 +63,15 @@ type Saver interface {
 	Fork(ctx context.Context, child agentbox.BoxID) error
 }
 
+// Freezer is the ability of a Place to stand still in memory, for kinds that do not save what runs.
+type Freezer interface {
+	// Freeze stops everything that runs, and the clocks of lease and limits. Only the end of the place,
+	// and Thaw, end that. Status tells it. It may be repeated.
+	Freeze(ctx context.Context) error
+	// Thaw lets everything go on. It may be repeated.
+	Thaw(ctx context.Context) error
+}
+
 // Keeper is the ability of a Kind that keeps files of ended lives. No operation on the box may be
 // under way.
 type Keeper interface {

@@ -22,6 +22,7 @@ type Status struct {
 	Life    int   `json:"life"` // the life of the box that this machine is
 	// Configured means that the machine has its workspace, perhaps since before it was saved.
 	Configured bool               `json:"configured"`
+	Frozen     bool               `json:"frozen,omitempty"` // by a Freezer
 	Services   []agentbox.Service `json:"services,omitempty"`
 	Ports      []agentbox.Port    `json:"ports,omitempty"`
 	OOMKills   int                `json:"oom_kills,omitempty"`

@@ -63,6 +63,9 @@ func (k kind) Probe(ctx context.Context, fresh bool) (place.Facts, error) {
 
 // Reserve implements place.Kind.
 func (k kind) Reserve(ctx context.Context, spec place.Spec) error {
+	if err := os.MkdirAll(k.Home.Box(spec.ID).Dir, 0o700); err != nil {
+		return agentbox.MarkNoSpace(err)
+	}
 	return k.driver.ReserveWorkspace(ctx, k.workspacePath(spec), spec.Disk)
 }
 
@@ -127,7 +130,7 @@ func (k kind) Create(ctx context.Context, spec place.Spec, progress agentbox.Pro
 	if err != nil {
 		return nil, err
 	}
-	return &running{Supervisor: s, kind: k, id: spec.ID}, nil
+	return k.place(s, spec.ID), nil
 }
 
 // lazyImage tells a supervisor about an image that is not all here.
@@ -157,7 +160,7 @@ func (k kind) Recover(_ context.Context, spec place.Spec) (place.Place, error) {
 		return nil, err
 	}
 	if s != nil {
-		return &running{Supervisor: s, kind: k, id: spec.ID}, nil
+		return k.place(s, spec.ID), nil
 	}
 	none := agentbox.Errorf(agentbox.NotFound, "box %s has no machine", spec.ID)
 	exit, known, err := supervisor.TakeExit(names.Dir)

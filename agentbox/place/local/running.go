@@ -14,10 +14,11 @@ import (
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisors"
+	"agentbox/vmm"
 )
 
-// running implements place.Place and all abilities of one, by calls to a supervisor. What is missing
-// here is promoted.
+// running implements place.Place and the abilities that all kinds have, by calls to a supervisor. What
+// is missing here is promoted.
 type running struct {
 	*supervisors.Supervisor
 	kind kind
@@ -71,9 +72,24 @@ func (r *running) Hold(ctx context.Context) error {
 	return err
 }
 
+// savable is a place of a kind that saves what runs.
+type savable struct{ *running }
+
+// freezable is a place of one that does not.
+type freezable struct{ *running }
+
+// place is a live supervisor as a place.
+func (k kind) place(s *supervisors.Supervisor, id agentbox.BoxID) place.Place {
+	r := &running{Supervisor: s, kind: k, id: id}
+	if _, ok := k.driver.(vmm.Snapshotter); ok {
+		return savable{r}
+	}
+	return freezable{r}
+}
+
 // Pause implements place.Saver. The supervisor completes the save by one rename before it ends the
 // machine, so a crash leaves either the machine or the save.
-func (r *running) Pause(ctx context.Context) error {
+func (r savable) Pause(ctx context.Context) error {
 	if _, err := supervisors.Ask(ctx, r.Supervisor, control.Pause, control.SaveRequest{Dir: r.Box.Saved()}); err != nil {
 		return agentbox.MarkNoSpace(err)
 	}
@@ -82,7 +98,7 @@ func (r *running) Pause(ctx context.Context) error {
 }
 
 // Checkpoint implements place.Saver.
-func (r *running) Checkpoint(ctx context.Context, name string) (int64, error) {
+func (r savable) Checkpoint(ctx context.Context, name string) (int64, error) {
 	dir := r.kind.checkpoint(r.id, name)
 	// The supervisor makes dir itself, by a rename when the save is complete.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -94,8 +110,19 @@ func (r *running) Checkpoint(ctx context.Context, name string) (int64, error) {
 	return home.DiskUsage(dir), nil
 }
 
+// Freeze implements place.Freezer.
+func (r freezable) Freeze(ctx context.Context) error { return r.setFrozen(ctx, true) }
+
+// Thaw implements place.Freezer.
+func (r freezable) Thaw(ctx context.Context) error { return r.setFrozen(ctx, false) }
+
+func (r freezable) setFrozen(ctx context.Context, frozen bool) error {
+	_, err := supervisors.Ask(ctx, r.Supervisor, control.Freeze, control.FreezeRequest{Frozen: frozen})
+	return err
+}
+
 // Fork implements place.Saver.
-func (r *running) Fork(ctx context.Context, child agentbox.BoxID) error {
+func (r savable) Fork(ctx context.Context, child agentbox.BoxID) error {
 	dir := r.kind.Home.Box(child).Saved()
 	_, err := supervisors.Ask(ctx, r.Supervisor, control.Save, control.SaveRequest{Dir: dir, Fork: true})
 	return err

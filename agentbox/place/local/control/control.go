@@ -24,6 +24,8 @@ var (
 	Pause = api.Endpoint[SaveRequest, api.None]{Path: "/v1/pause"}
 	// Save saves the machine with its disks. It stands still meanwhile, and then goes on.
 	Save = api.Endpoint[SaveRequest, api.None]{Path: "/v1/save"}
+	// Freeze stops the machine in memory, or lets it go on.
+	Freeze = api.Endpoint[FreezeRequest, api.None]{Path: "/v1/freeze"}
 	// Stop also ends a machine that has not started yet.
 	Stop = api.Endpoint[StopRequest, api.None]{Path: "/v1/stop"}
 	// Lease renews the lease.
@@ -64,6 +66,11 @@ type SaveRequest struct {
 	// Fork is for a save whose state is restored at once and only once (vmm.Transient), so that it
 	// need not be durable.
 	Fork bool `json:"fork,omitempty"`
+}
+
+// FreezeRequest says whether the machine is to stand still.
+type FreezeRequest struct {
+	Frozen bool `json:"frozen"`
 }
 
 // StopRequest ends the machine: by a shutdown within the grace period, after that like a power

@@ -41,6 +41,7 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, control.Configure, exclusive(s, s.attach))
 	api.Handle(mux, control.Hold, exclusive(s, s.hold))
 	api.Handle(mux, control.Pause, exclusive(s, s.pause))
+	api.Handle(mux, control.Freeze, exclusive(s, s.freeze))
 	api.Handle(mux, control.Save, exclusive(s, s.save))
 	api.Handle(mux, control.Stop, s.stopAnytime)
 	api.Handle(mux, control.Lease, func(_ context.Context, req control.LeaseRequest, _ agentbox.Progress) (api.None, error) {
@@ -204,6 +205,22 @@ func (s *Supervisor) pause(ctx context.Context, req control.SaveRequest) error {
 	return s.machine.Kill()
 }
 
+// freeze stops the machine where it stands, or lets it go on. The caller holds op.
+func (s *Supervisor) freeze(ctx context.Context, req control.FreezeRequest) error {
+	if !req.Frozen {
+		err := s.machine.Thaw(ctx)
+		if err == nil && s.still.Swap(false) {
+			s.meter.goOn()
+		}
+		return err
+	}
+	err := s.machine.Freeze(ctx)
+	if err == nil && !s.still.Swap(true) {
+		s.meter.standStill()
+	}
+	return err
+}
+
 // save saves the machine with its disks and lets it go on. The machine stands still for as long as
 // copying its memory and disks takes.
 func (s *Supervisor) save(ctx context.Context, req control.SaveRequest) error {
@@ -290,6 +307,9 @@ func (s *Supervisor) stop(ctx context.Context, req control.StopRequest) error {
 func (s *Supervisor) detach(ctx context.Context, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
+	if err := s.machine.Thaw(ctx); err != nil { // one that stands still cannot end politely
+		s.log.Warn("box does not go on", "error", err)
+	}
 	client, err := s.link.client(ctx)
 	if err == nil {
 		err = client.Detach(ctx)

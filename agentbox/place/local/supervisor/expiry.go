@@ -51,7 +51,7 @@ func (s *Supervisor) atLeaseEnd(ctx context.Context) (done bool) {
 	switch {
 	case ctx.Err() != nil:
 		return true
-	case !s.lease.expired(): // renewed while another operation was under way, as by an attach
+	case !s.lease.expired(), s.still.Load(): // renewed while another operation was under way, as by an attach; or with whoever froze it
 		return false
 	case !s.attached.Load() || !s.meter.pausesAtLimit():
 		return true

@@ -29,11 +29,11 @@ func (s *Supervisor) keepAlive(ctx context.Context) {
 	}
 }
 
-// frozen tells whether the machine may be stopped: it waits in the pool or for its image, or an
+// frozen tells whether the machine may be stopped: it waits in the pool, for its image or for its user, or an
 // operation is under way. It does not wait for that operation; a guest that may be stopped is
 // simply not asked.
 func (s *Supervisor) frozen() bool {
-	if s.stalled() {
+	if s.stalled() || s.still.Load() {
 		return true
 	}
 	if !s.op.TryLock() {

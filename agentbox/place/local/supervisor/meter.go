@@ -27,6 +27,7 @@ type meter struct {
 
 	mu       sync.Mutex
 	started  time.Time // zero until the machine is a box
+	stood    time.Time // since when it stands still, zero while it does not
 	limits   place.Limits
 	reported map[agentbox.Limit]bool
 
@@ -63,6 +64,20 @@ func (m *meter) begin() {
 		m.started = m.now()
 		m.touch()
 	}
+}
+
+// standStill stops the clock of the limits, and goOn lets it run again.
+func (m *meter) standStill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stood = m.now()
+}
+
+func (m *meter) goOn() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.started, m.stood = m.started.Add(m.now().Sub(m.stood)), time.Time{}
+	m.touch()
 }
 
 // touch records activity: the box is not idle.
@@ -138,13 +153,13 @@ func (m *meter) run(ctx context.Context) agentbox.Limit {
 // machine is a box.
 func (m *meter) exceeded() agentbox.Limit {
 	m.mu.Lock()
-	l, started := m.limits, m.started
+	l, started, still := m.limits, m.started, !m.stood.IsZero()
 	m.mu.Unlock()
 	now := m.now()
 	// A box with a silent interactive command is not idle; one with a silent run is.
 	inUse := l.Pause && m.clients.Load() > 0
 	switch {
-	case started.IsZero():
+	case started.IsZero() || still:
 	case l.Wall > 0 && now.Sub(started) >= l.Wall:
 		return agentbox.Limit{Kind: agentbox.LimitWall, Time: l.Wall}
 	case l.Idle > 0 && !inUse && m.idleFor() >= l.Idle:

@@ -126,3 +126,25 @@ func TestMeterOfBoxInUse(t *testing.T) {
 		t.Errorf("over %q a minute after the last client", m.exceeded())
 	}
 }
+
+// A box that stands still reaches no limit of time, and has as much left as before when it goes on.
+func TestMeterStandsStill(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	m := newMeter(func() time.Duration { return 0 }, func(agentbox.Limit) {})
+	m.now = func() time.Time { return now }
+	m.limit(place.Limits{Wall: time.Hour, Idle: 50 * time.Minute})
+	m.begin()
+	now = now.Add(40 * time.Minute)
+	m.standStill()
+	now = now.Add(24 * time.Hour)
+	if got := m.exceeded().String(); got != "" {
+		t.Errorf("over %q while it stands still", got)
+	}
+	m.goOn()
+	if now = now.Add(19 * time.Minute); m.exceeded().String() != "" {
+		t.Errorf("over %q", m.exceeded())
+	}
+	if now = now.Add(time.Minute); m.exceeded().String() != "wall 1h0m0s" {
+		t.Errorf("over %q after an hour", m.exceeded())
+	}
+}

@@ -55,6 +55,7 @@ type Supervisor struct {
 
 	op       sync.Mutex  // one operation on the machine at a time
 	attached atomic.Bool // the guest has the box's workspace; written under op, read by anybody
+	still    atomic.Bool // a user froze the machine; the same
 
 	ended    chan struct{} // closed by end
 	endOnce  sync.Once
@@ -263,13 +264,13 @@ func (s *Supervisor) status(ctx context.Context, req place.Question) (control.St
 		return control.Status{}, err
 	}
 	st := control.Status{Status: place.Status{
-		PID: os.Getpid(), Life: s.cfg.Life, Configured: s.attached.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
+		PID: os.Getpid(), Life: s.cfg.Life, Configured: s.attached.Load(), Frozen: s.still.Load(), Ports: s.ports.list(), Kernel: s.link.kernel(),
 		NoNetworkCard: s.network == nil, AuditLogFailed: s.guard.failed.Load(), Lease: s.leaseStatus(),
 	}}
 	if req.Processes {
 		st.Machine = s.machine.PIDs()
 	}
-	if !s.attached.Load() || !req.Guest {
+	if !s.attached.Load() || st.Frozen || !req.Guest {
 		return st, nil
 	}
 	client, err := s.link.client(ctx)

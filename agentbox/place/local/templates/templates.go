@@ -205,10 +205,6 @@ func (t *Templates) CheckSavable(ctx context.Context, m Machine, key, what strin
 	if err != nil {
 		return err
 	}
-	if _, ok := driver.(vmm.Snapshotter); !ok {
-		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: what runs in a %s cannot be saved", m.Box, what, m.Isolation).
-			WithHint("agentbox snapshot create %s keeps its work", m.Box)
-	}
 	if key == "" {
 		return agentbox.Errorf(agentbox.Conflict, "box %s cannot be %s: it was booted, not restored from a template", m.Box, what).
 			WithHint("agentbox reset %s starts it from one, and keeps only the workspace", m.Box)
