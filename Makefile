@@ -114,7 +114,7 @@ e2e-quick e2e-slow e2e-nightly: build build/longest # its parts
 	export AGENTBOX_E2E_PART=$(@:e2e-%=%) && $(TEST) -count=1 -timeout 600m ./agentbox/e2e
 
 machines: embedded build/longest ## what must hold in machines of each kind: the suite, faults, attacks
-	$(TEST) -count=1 $(BESIDE) -timeout 120m -run '^($(GUARDED))$$' ./vmm/guest ./vmm/container ./vmm/gvisor ./vmm/qemu
+	$(TEST) -count=1 $(BESIDE) -timeout 120m -run '^($(GUARDED))$$' ./agentbox/place/local ./vmm/guest ./vmm/container ./vmm/gvisor ./vmm/qemu
 
 sweeps: embedded build/longest # each fault at each step, and what else takes minutes
 	export AGENTBOX_LARGE=1 && $(TEST) -count=1 -timeout 120m -run '^($(SWEEPS))$$' ./agentbox/environment ./cachestore/... ./mesh/gossip ./vmm/image
