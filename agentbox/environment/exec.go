@@ -81,6 +81,7 @@ type session struct {
 	output sync.WaitGroup
 	muted  atomic.Bool
 	leaves bool       // the command is a job, which goes on when this ends
+	left   bool       // nothing can end the command; the same goroutine sets and reads it
 	failed chan error // writing to Stdout or Stderr failed
 }
 
@@ -269,7 +270,8 @@ func (s *session) signal(name string) {
 	s.ch.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{name}))
 }
 
-// terminate ends the command as Command.Grace says. A job is only left: it goes on.
+// terminate ends the command as Command.Grace says. A job is only left: it goes on. So is a command of
+// a server that sends it no signal, as OpenSSH's does to none of root's: waiting would not end it.
 func (s *session) terminate() {
 	if s.leaves {
 		s.ch.Close()
@@ -279,9 +281,18 @@ func (s *session) terminate() {
 	if grace == 0 {
 		grace = DefaultGrace
 	}
-	s.signal("TERM")
+	refused := make(chan struct{})
+	go func() {
+		if ok, err := s.ch.SendRequest("signal", true, ssh.Marshal(struct{ Name string }{"TERM"})); !ok && err == nil {
+			close(refused)
+		}
+	}()
 	select {
 	case <-s.ended:
+		return
+	case <-refused:
+		s.left = true
+		s.ch.Close()
 		return
 	case <-time.After(grace):
 	}
@@ -318,9 +329,13 @@ func (s *session) finish(ctx context.Context, cause error) (Status, error) {
 	}
 	// Nobody wants the rest any more, but the writers must be left alone before this returns.
 	if cause != nil {
+		wait := closeTime
+		if s.left {
+			wait = 0
+		}
 		select {
 		case <-done:
-		case <-time.After(closeTime):
+		case <-time.After(wait):
 			s.muted.Store(true)
 		}
 	}

@@ -113,6 +113,21 @@ func TestExecEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// Where the server sends no signal, nobody waits for what it cannot do.
+func TestExecOfServerWithoutSignals(t *testing.T) {
+	s := startServer(t, true)
+	s.deaf = true
+	for name, c := range map[string]*ssh.Client{"direct": s.dial(t), "relay": dialRelay(t, startRelay(t, s, fixed(s.dial(t))), s.login())} {
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r, w := io.Pipe()
+		go func() { r.Read(make([]byte, 1)); cancel(cause); io.Copy(io.Discard, r) }()
+		if _, err := Exec(ctx, c, Command{Argv: []string{"sh", "-c", "echo; exec sleep 600"}, Stdout: w, Grace: 24 * time.Hour}); !errors.Is(err, cause) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestExecFlood(t *testing.T) {
 	size := counter(100 << 20)
 	if testing.Short() {

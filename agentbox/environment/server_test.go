@@ -30,6 +30,7 @@ type server struct {
 	hostKey ssh.Signer
 	key     ssh.Signer
 	noArgv  bool // as a stock server, it refuses argv@agentbox
+	deaf    bool // as OpenSSH's for root, it sends no signals
 	addr    string
 
 	mu       sync.Mutex
@@ -210,6 +211,10 @@ func (s *server) session(ch ssh.Channel, reqs <-chan *ssh.Request) {
 			case "signal":
 				var m struct{ Name string }
 				ssh.Unmarshal(req.Payload, &m)
+				req.Reply(!s.deaf, nil)
+				if s.deaf {
+					continue
+				}
 				if cmd != nil && cmd.Process != nil {
 					syscall.Kill(-cmd.Process.Pid, syscall.Signal(signalNumbers[m.Name]))
 				}
