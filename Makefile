@@ -24,7 +24,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
 
-.PHONY: help up build binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm e2e-lima reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
+.PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -55,6 +55,13 @@ modules:
 compiled: build/gocache
 	@mkdir -p "$$($(GO) env GOCACHE)" && cp -rn build/gocache/. "$$($(GO) env GOCACHE)" 2>/dev/null || true
 	@CGO_ENABLED=0 $(GO) build -trimpath ./agentbox/cli ./agentbox/daemon ./agentbox/place/local/supervisor 2>/dev/null || true
+
+# Where people will download the files from: the formula for Homebrew names it.
+RELEASE_URL ?= https://example.com/agentbox/releases/v$(VERSION)
+
+release: build ## what users install, in dist/: archives, packages, a formula, checksums, provenance (of a commit)
+	$(GO) build -C tools/release -o $(CURDIR)/build/release .
+	build/release -version $(VERSION) -out dist -url $(RELEASE_URL)
 
 embedded: agent $(GVISOR) ## what the binary embeds
 
@@ -128,6 +135,9 @@ e2e-qemu: agent ## machines with the QEMUs of Debian's oldstable, stable and tes
 e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host made for it (3 GB)
 	$(HOSTS) -timeout 300m -run TestKVM ./agentbox/e2e/hosts
 
+e2e-release: build ## make release from another directory: the same bytes; and its package on a bare Debian (some 10 minutes)
+	$(HOSTS) -timeout 60m -run TestRelease ./agentbox/e2e/hosts
+
 e2e-lima: build ## a machine by Lima under emulation, and boxes in it (an hour)
 	$(HOSTS) -timeout 180m -run TestLima ./agentbox/e2e/hosts
 
@@ -178,4 +188,4 @@ deps-test: ## install what the tests need
 	@tools/deps test >/dev/null
 
 clean: ## remove what was built here
-	rm -rf bin build agentbox/programs/embedded/*.zst agentbox/programs/embedded/*.json vmm/guest/embedded/agentbox-guest* vmm/gvisor/runsc/embedded/*.zst vmm/gvisor/runsc/embedded/*.json $(GVISOR)
+	rm -rf bin build dist agentbox/programs/embedded/*.zst agentbox/programs/embedded/*.json vmm/guest/embedded/agentbox-guest* vmm/gvisor/runsc/embedded/*.zst vmm/gvisor/runsc/embedded/*.json $(GVISOR)

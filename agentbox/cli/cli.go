@@ -72,6 +72,12 @@ func Main(args []string, stdin, stdout, stderr *os.File) int {
 	return a.finish(a.root().Run(ctx, a.args))
 }
 
+// Commands is the tree of all commands, for what documents them. It must not be run.
+func Commands() *cli.Command {
+	a := &app{}
+	return a.tree(a.verbs())
+}
+
 // splitCommand separates our own arguments from those after the first --. command is nil without a
 // --. It runs before the library parses anything, because a flag after -- belongs to the command,
 // whatever its name.

@@ -115,28 +115,15 @@ func (l limaTest) code(err error) int {
 // carryImage makes the image of boxConfig here and brings it into the machine.
 func (l limaTest) carryImage() (digest string) {
 	l.Helper()
-	home, repo := filepath.Join(cache(l.T), "home"), l.TempDir()
-	need(l.T, os.WriteFile(filepath.Join(repo, "agentbox.yaml"), []byte(boxConfig), 0o644))
-	env := []string{"AGENTBOX_HOME=" + home, "AGENTBOX_POOL=0"}
-	run(l.T, repo, env, "git", "init", "-q")
-	run(l.T, repo, env, l.bin, "up", "--detach", "--isolation", "gvisor")
-	show := exec.CommandContext(l.Context(), l.bin, "show", "--json")
-	show.Dir, show.Env = repo, append(os.Environ(), env...)
-	out, err := show.Output()
-	need(l.T, err)
-	var box struct{ Image string }
-	need(l.T, json.Unmarshal(out, &box))
 	dir := filepath.Join(l.TempDir(), "image")
-	for _, args := range [][]string{{"image", "export", box.Image, dir}, {"rm"}, {"daemon", "stop"}} {
-		run(l.T, repo, env, append([]string{l.bin}, args...)...)
-	}
+	digest = exportImage(l.T, l.bin, dir)
 	tar := exec.CommandContext(l.Context(), "tar", "-C", dir, "-c", ".")
 	from, err := tar.StdoutPipe()
 	need(l.T, err)
 	need(l.T, tar.Start())
 	l.must(from, "lima", "shell", "--", "sh", "-c", "mkdir -p ~/image && tar -C ~/image -x")
 	need(l.T, tar.Wait())
-	return box.Image
+	return digest
 }
 
 // port reaches a service of the box from here, through the machine's ssh.

@@ -3,6 +3,7 @@ package hosts
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,4 +100,24 @@ func guestKernel(t *testing.T) string {
 	dir, err := kernel.Ensure(t.Context(), kernel.Config{Root: filepath.Join(cache(t), "kernels"), Agent: agent, Progress: func(s string) { t.Log(s) }})
 	need(t, err)
 	return dir
+}
+
+// exportImage makes the image of boxConfig, and writes it to a directory.
+func exportImage(t *testing.T, bin, dir string) (digest string) {
+	t.Helper()
+	home, repo := filepath.Join(cache(t), "home"), t.TempDir()
+	need(t, os.WriteFile(filepath.Join(repo, "agentbox.yaml"), []byte(boxConfig), 0o644))
+	env := []string{"AGENTBOX_HOME=" + home, "AGENTBOX_POOL=0"}
+	run(t, repo, env, "git", "init", "-q")
+	run(t, repo, env, bin, "up", "--detach", "--isolation", "gvisor")
+	show := exec.CommandContext(t.Context(), bin, "show", "--json")
+	show.Dir, show.Env = repo, append(os.Environ(), env...)
+	out, err := show.Output()
+	need(t, err)
+	var box struct{ Image string }
+	need(t, json.Unmarshal(out, &box))
+	for _, args := range [][]string{{"image", "export", box.Image, dir}, {"rm"}, {"daemon", "stop"}} {
+		run(t, repo, env, append([]string{bin}, args...)...)
+	}
+	return box.Image
 }
