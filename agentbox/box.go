@@ -125,6 +125,8 @@ type Box struct {
 	Services   []Service    `json:"services,omitempty"`
 	Usage      *Usage       `json:"usage,omitempty"`
 	Checkpoint []Checkpoint `json:"checkpoints,omitempty"`
+	// Labels are what programs wrote on the box, for themselves (api.Label).
+	Labels map[string]string `json:"labels,omitempty"`
 	// Ended says why the last machine ended, unless somebody asked for it. It is nil while a
 	// machine runs.
 	Ended    *End      `json:"ended,omitempty"`

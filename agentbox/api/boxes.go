@@ -39,6 +39,8 @@ var (
 	ClosePort = Endpoint[PortRequest, None]{"/v1/box/port/close"}
 	// BoxSSH leads to the SSH server of a running box. It does not wake the box.
 	BoxSSH = Tunnel[BoxRef]{"/v1/box/ssh"}
+	// Label changes what programs wrote on a box, without waking it.
+	Label = Endpoint[LabelRequest, agentbox.Box]{"/v1/box/label"}
 	// BoxLog does not wake the box.
 	BoxLog = Download[BoxLogRequest]{"/v1/box/log"}
 )
@@ -78,6 +80,10 @@ type UpRequest struct {
 	// debug. It lasts until the box is reset.
 	Cold bool `json:"cold,omitempty"`
 
+	// Env has variables of all commands of a new box, beside the configuration's.
+	Env map[string]string `json:"env,omitempty"`
+	// Labels are written on a new box.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Foreign means that the box is for another machine's user: it gets no secrets, and nothing that was
 	// approved or allowed for this machine's own user.
 	Foreign bool `json:"foreign,omitempty"`
@@ -185,9 +191,11 @@ type BoxLogRequest struct {
 	Supervisor bool `json:"supervisor,omitempty"`
 }
 
-// ListRequest selects boxes.
+// ListRequest selects boxes: those with all these Labels, or all.
 type ListRequest struct {
-	Usage bool `json:"usage,omitempty"` // measure each box; some milliseconds per box
+	ID     string            `json:"id,omitempty"` // only the box with this whole ID
+	Labels map[string]string `json:"labels,omitempty"`
+	Usage  bool              `json:"usage,omitempty"` // measure each box; some milliseconds per box
 }
 
 // ForkRequest copies a box, including its running processes. The original goes on. If Name is "",
@@ -195,7 +203,19 @@ type ListRequest struct {
 type ForkRequest struct {
 	BoxRef
 	Name string `json:"name,omitempty"`
+	// Labels change those that the copy has from the original, as in LabelRequest.
+	Labels map[string]string `json:"labels,omitempty"`
 }
+
+// LabelRequest sets labels of a box, and removes those that are to be "". Others stay. A box has at
+// most MaxLabels, with MaxLabel bytes each.
+type LabelRequest struct {
+	BoxRef
+	Labels map[string]string `json:"labels"`
+}
+
+// Bounds of the labels of a box.
+const MaxLabels, MaxLabel = 64, 8 << 10
 
 // CheckpointRequest saves the state of a box, to roll back to. Name is optional and unique among
 // the box's checkpoints.

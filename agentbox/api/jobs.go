@@ -79,6 +79,7 @@ type JobLogRequest struct {
 
 // JobSignal sends a signal, named without SIG (such as TERM), to the processes of a job.
 type JobSignal struct {
+	BoxRef
 	ID     agentbox.JobID `json:"id"`
 	Signal string         `json:"signal"`
 }

@@ -61,6 +61,7 @@ func Public() []PublicCall {
 		public(Remove, ScopeRun, AboutBox, "Remove a box with its workspace and checkpoints, even if work is lost."),
 		public(OpenPort, ScopeRun, AboutBox, "Forward a port of a box to this machine's loopback."),
 		public(ClosePort, ScopeRun, AboutBox, "End a forwarding."),
+		public(Label, ScopeRun, AboutBox, "Write on a box what a program wants to know of it later."),
 		public(Diff, ScopeRead, AboutBox, "What changed in a box or task since it began."),
 		public(Unsaved, ScopeRead, AboutBox, "What only a box has, and removing it would lose."),
 		publicBytes(BoxLog, ScopeRead, AboutBox, "The console of a box's machine, or its supervisor's log."),
@@ -69,7 +70,7 @@ func Public() []PublicCall {
 		public(ListJobs, ScopeRead, AboutBox, "The jobs of a box."),
 		public(ShowJob, ScopeRead, AboutBox, "One job."),
 		publicBytes(JobLog, ScopeRead, AboutBox, "What a job wrote, and writes."),
-		public(SignalJob, ScopeRun, AboutMachine, "Send a signal to a job."),
+		public(SignalJob, ScopeRun, AboutBox, "Send a signal to a job."),
 		public(RemoveJob, ScopeRun, AboutBox, "Remove the record of a job that has ended."),
 
 		public(SubmitTasks, ScopeRun, AboutCheckout, "Queue tasks."),

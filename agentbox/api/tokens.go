@@ -15,6 +15,9 @@ var (
 	RemoveToken = Endpoint[TokenRef, Token]{"/v1/token/remove"}
 	// CheckToken returns whose a token is. It is Unauthorized for one that is not valid now.
 	CheckToken = Endpoint[TokenText, Token]{"/v1/token/check"}
+	// SealToken returns a text that only who knows the token of an ID can make, and the token. It is
+	// NotFound for a token that was removed, and Unauthorized for one that has expired.
+	SealToken = Endpoint[SealRequest, Seal]{"/v1/token/seal"}
 	// FindSubject returns what a request is about, without waking anything.
 	FindSubject = Endpoint[SubjectRequest, Subject]{"/v1/token/subject"}
 )
@@ -76,6 +79,18 @@ type NewToken struct {
 // TokenRef names a token by its ID, or by a name that only one has.
 type TokenRef struct {
 	Token string `json:"token"`
+}
+
+// SealRequest asks for the seal of a token, by its ID, on a text.
+type SealRequest struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// Seal is an HMAC-SHA256 of a text, hexadecimal.
+type Seal struct {
+	Token
+	Seal string `json:"seal"`
 }
 
 // TokenText is a token as a program presents it.

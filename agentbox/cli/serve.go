@@ -17,8 +17,9 @@ func (a *app) serveCommand() *cli.Command {
 	return &cli.Command{
 		Name: "serve", Category: catFaces, Usage: "serve the HTTP API, an MCP server and a page until interrupted",
 		Description: "Programs send a token (agentbox token create) as Authorization: Bearer TOKEN. GET /v1/openapi.json describes the calls.",
-		Flags:       s.flags("127.0.0.1:0"),
-		Action:      func(ctx context.Context, _ *cli.Command) error { return a.serve(ctx, "serve", s) },
+		Flags: append(s.flags("127.0.0.1:0"), &cli.BoolFlag{Name: "e2b", Destination: &s.e2b,
+			Usage: "also serve programs written for the E2B SDK; sandboxes are made of the checkout that this is started in"}),
+		Action: func(ctx context.Context, _ *cli.Command) error { return a.serve(ctx, "serve", s) },
 	}
 }
 
@@ -37,6 +38,7 @@ func (a *app) uiCommand() *cli.Command {
 type served struct {
 	listen, cert, key string
 	names             []string
+	e2b               bool
 }
 
 func (s *served) flags(at string) []cli.Flag {
@@ -57,6 +59,13 @@ func (a *app) serve(ctx context.Context, verb string, s served) error {
 	args := []string{"-listen", s.listen, "-tls-cert", s.cert, "-tls-key", s.key}
 	for _, name := range s.names {
 		args = append(args, "-name", strings.ToLower(name))
+	}
+	if s.e2b {
+		dir, err := currentDir()
+		if err != nil {
+			return err
+		}
+		args = append(args, "-e2b", dir)
 	}
 	if a.quiet {
 		args = append(args, "-quiet")

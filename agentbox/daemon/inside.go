@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -134,5 +135,5 @@ func (i inside) write(ctx context.Context, req api.FileWrite, progress agentbox.
 		return none, err
 	}
 	defer done()
-	return none, f.WriteWhole(name, req.Content, fs.FileMode(req.Mode).Perm())
+	return none, f.WriteWhole(name, bytes.NewReader(req.Content), fs.FileMode(req.Mode).Perm())
 }

@@ -142,7 +142,7 @@ func (j jobs) find(ctx context.Context, req api.JobRef, progress agentbox.Progre
 // signal sends a signal to a running job. It returns Conflict if the job does not run, which
 // includes a paused one: none of its processes run.
 func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.Progress) (api.None, error) {
-	found, err := j.find(ctx, api.JobRef{Job: req.ID.String()}, progress)
+	found, err := j.find(ctx, api.JobRef{BoxRef: req.BoxRef, Job: req.ID.String()}, progress)
 	if err != nil {
 		return api.None{}, err
 	}

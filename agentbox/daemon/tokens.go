@@ -26,6 +26,9 @@ func (t tokens) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.CheckToken, func(_ context.Context, req api.TokenText, _ agentbox.Progress) (api.Token, error) {
 		return t.store.Check(req.Text)
 	})
+	api.Handle(mux, api.SealToken, func(_ context.Context, req api.SealRequest, _ agentbox.Progress) (api.Seal, error) {
+		return t.store.Seal(req.ID, req.Text)
+	})
 	api.Handle(mux, api.FindSubject, t.subject)
 }
 

@@ -30,7 +30,19 @@ type Config struct {
 	Page http.Handler
 	// MCP serves /mcp; GrantOf tells it whose a request is, and Door.Client acts for them.
 	MCP func(*Door) http.Handler
-	Log *slog.Logger
+	// Face, if not nil, makes a handler of another protocol.
+	Face func(*Door) Face
+	Log  *slog.Logger
+}
+
+// Face is another protocol at the same port. It asks for tokens by itself (Door.Check), and acts for
+// their holders as any client does (Door.Client, Door.Dial).
+type Face interface {
+	http.Handler
+	// OwnsHost tells whether all requests to a host are the face's, whatever page they are of; such a
+	// host is not the door's.
+	OwnsHost(host string) bool
+	OwnsPath(path string) bool
 }
 
 // Door is an http.Handler. Close it when nothing calls it any more.
@@ -38,6 +50,7 @@ type Door struct {
 	Config
 	calls    map[string]api.PublicCall
 	mcp      http.Handler
+	face     Face
 	sessions sessions
 	rates    rates
 	replays  replays
@@ -57,15 +70,23 @@ func New(c Config) *Door {
 	for _, call := range api.Public() {
 		d.calls[call.Path] = call
 	}
-	d.serveLocal()
+	d.local = &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	if c.MCP != nil {
 		d.mcp = c.MCP(d)
 	}
+	if c.Face != nil {
+		d.face = c.Face(d)
+	}
+	d.serveLocal() // last: a face may call by itself from its beginning on
 	return d
 }
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if d.face != nil && d.face.OwnsHost(r.Host) {
+		d.face.ServeHTTP(w, r)
+		return
+	}
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -82,6 +103,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.login(w, r)
 	case r.URL.Path == "/mcp", strings.HasPrefix(r.URL.Path, "/v1/"):
 		d.withToken(w, r)
+	case d.face != nil && d.face.OwnsPath(r.URL.Path):
+		d.face.ServeHTTP(w, r)
 	case d.Page != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		d.Page.ServeHTTP(w, r)
 	default:

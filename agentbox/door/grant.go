@@ -1,6 +1,7 @@
 package door
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,6 +24,24 @@ func (d *Door) grantOf(r *http.Request) (api.Token, error) {
 		return d.sessions.grantOf(r)
 	}
 	return daemon(r.Context(), d, api.CheckToken, api.TokenText{Text: strings.TrimSpace(text)}, nil)
+}
+
+// Check returns whose a token is, for a face that finds it elsewhere in a request. It counts as a use.
+func (d *Door) Check(ctx context.Context, text string) (api.Token, error) {
+	grant, err := daemon(ctx, d, api.CheckToken, api.TokenText{Text: text}, nil)
+	if err == nil {
+		err = d.rates.allow(grant)
+	}
+	return grant, err
+}
+
+// Seal is api.SealToken. It counts as a use of the token.
+func (d *Door) Seal(ctx context.Context, id, text string) (api.Seal, error) {
+	seal, err := daemon(ctx, d, api.SealToken, api.SealRequest{ID: id, Text: text}, nil)
+	if err == nil {
+		err = d.rates.allow(seal.Token)
+	}
+	return seal, err
 }
 
 // permits reports whether a token's scope includes another.

@@ -28,7 +28,6 @@ func GrantOf(r *http.Request) (api.Token, error) {
 
 // serveLocal serves the clients of Client until Close.
 func (d *Door) serveLocal() {
-	d.local = &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 	d.inside = &http.Server{Handler: d, ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, grantKey{}, c.(grantConn).grant)
 	}}

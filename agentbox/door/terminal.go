@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -90,23 +92,7 @@ func (d *Door) terminal(w http.ResponseWriter, r *http.Request, grant api.Token)
 
 // shell runs a terminal in a box.
 func (d *Door) shell(ctx context.Context, req terminalRequest, typed io.Reader, shown io.Writer, sizes <-chan environment.Size) (environment.Status, error) {
-	c, err := daemon(ctx, d, api.Connect, req.BoxRef, nil)
-	if err != nil {
-		return environment.Status{}, err
-	}
-	user := req.User
-	if user == "" {
-		user = c.User
-	}
-	login, err := environment.NewLogin(user, []byte(c.Key), []byte(c.HostKey))
-	if err != nil {
-		return environment.Status{}, err
-	}
-	conn, err := api.DialTunnel(ctx, d.Daemon, api.BoxSSH, api.BoxRef{Box: c.Box.String()})
-	if err != nil {
-		return environment.Status{}, err
-	}
-	client, err := environment.NewClient(ctx, conn, login)
+	c, client, err := d.enter(ctx, req.BoxRef, req.User)
 	if err != nil {
 		return environment.Status{}, err
 	}
@@ -122,6 +108,36 @@ func (d *Door) shell(ctx context.Context, req terminalRequest, typed io.Reader, 
 		return environment.Attach(ctx, client, environment.JobAttach{Job: req.Job, Columns: size.Width, Rows: size.Height, Replay: true}, cmd)
 	}
 	return environment.Exec(ctx, client, cmd)
+}
+
+// Dial logs in to a box, which it wakes, as a holder of a token may: for a face that needs more than
+// calls. user may be "". The caller closes the client.
+func (d *Door) Dial(ctx context.Context, grant api.Token, ref api.BoxRef, user string) (api.Connection, *ssh.Client, error) {
+	err := permits(grant, terminalCall.Scope)
+	if err == nil {
+		err = d.confine(ctx, grant, terminalCall, &ref)
+	}
+	if err != nil {
+		return api.Connection{}, nil, err
+	}
+	return d.enter(ctx, ref, user)
+}
+
+func (d *Door) enter(ctx context.Context, ref api.BoxRef, user string) (api.Connection, *ssh.Client, error) {
+	c, err := daemon(ctx, d, api.Connect, ref, nil)
+	if err != nil {
+		return c, nil, err
+	}
+	login, err := environment.NewLogin(cmp.Or(user, c.User), []byte(c.Key), []byte(c.HostKey))
+	if err != nil {
+		return c, nil, err
+	}
+	conn, err := api.DialTunnel(ctx, d.Daemon, api.BoxSSH, api.BoxRef{Box: c.Box.String()})
+	if err != nil {
+		return c, nil, err
+	}
+	client, err := environment.NewClient(ctx, conn, login)
+	return c, client, err
 }
 
 // readTerminal reads the query.

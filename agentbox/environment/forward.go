@@ -131,6 +131,21 @@ func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string,
 	return ch, reqs, err
 }
 
+// DialTCP connects to a port in the environment. ctx is for opening the connection only.
+func DialTCP(ctx context.Context, client *ssh.Client, addr string) (net.Conn, error) {
+	t, err := parseTarget(addr)
+	if err != nil {
+		return nil, err
+	}
+	ch, reqs, err := openTCP(ctx, client, t, "127.0.0.1", 0)
+	if err != nil {
+		return nil, err
+	}
+	here, there := net.Pipe()
+	go join(context.Background(), there, ch, reqs, nil) // ends with either end
+	return here, nil
+}
+
 // connect serves one client of a forwarding and owns conn.
 func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watch ForwardHooks) {
 	defer conn.Close()

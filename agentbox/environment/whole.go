@@ -12,7 +12,7 @@ import (
 // WriteWhole replaces a file, or makes it with the directories above it. It appears complete or not
 // at all, except on a server that cannot rename over a file. A mode of 0 is that of the file that
 // was there, or 0644. A link is followed.
-func (f *Files) WriteWhole(name string, content []byte, mode fs.FileMode) error {
+func (f *Files) WriteWhole(name string, content io.Reader, mode fs.FileMode) error {
 	if real, err := f.sftp.RealPath(name); err == nil {
 		name = real
 	}
@@ -44,12 +44,12 @@ func (f *Files) WriteWhole(name string, content []byte, mode fs.FileMode) error 
 	return nil
 }
 
-func (f *Files) writeNew(name string, content []byte, mode fs.FileMode) error {
+func (f *Files) writeNew(name string, content io.Reader, mode fs.FileMode) error {
 	out, err := f.sftp.Create(name)
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(content)
+	_, err = io.Copy(out, content)
 	if err == nil {
 		err = out.Chmod(mode.Perm())
 	}

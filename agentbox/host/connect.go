@@ -31,12 +31,15 @@ func (m *Manager) connection(rec record, subdir string) (api.Connection, error) 
 	if err := errors.Join(err, hostErr); err != nil {
 		return api.Connection{}, agentbox.Errorf(agentbox.Unavailable, "box %s: %w", rec.Box.Name, err)
 	}
-	env := m.Policies.Placeholders(rec.subject(m.home))
+	env := maps.Clone(rec.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, m.Policies.Placeholders(rec.subject(m.home)))
 	if rec.Account != "" { // nothing replaces placeholders there, and nobody but us knows the environment
-		env = maps.Clone(rec.Guest.Env)
-		if env == nil {
-			env = map[string]string{}
-		}
+		env = map[string]string{}
+		maps.Copy(env, rec.Guest.Env)
+		maps.Copy(env, rec.Env)
 		env[place.BoxVariable] = rec.Box.ID.String()
 	}
 	return api.Connection{

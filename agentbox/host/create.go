@@ -25,9 +25,9 @@ import (
 func (c *creation) newRecord(key string) record {
 	return record{
 		Phase: phaseNew, Key: key, Task: c.Request.Task, Foreign: c.Request.Foreign, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
-		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir,
+		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir, Env: c.Request.Env,
 		Box: agentbox.Box{
-			Directory: c.Directory, Source: c.from.Digest(), Elsewhere: c.Request.Source != nil && c.Request.Source.Elsewhere, Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk,
+			Directory: c.Directory, Source: c.from.Digest(), Elsewhere: c.Request.Source != nil && c.Request.Source.Elsewhere, Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk, Labels: c.Request.Labels,
 		},
 	}
 }

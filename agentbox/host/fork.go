@@ -39,7 +39,7 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	child, err := m.maker.childRecord(parent, req.Name)
+	child, err := m.maker.childRecord(parent, req)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
@@ -64,21 +64,25 @@ func (m *Manager) Fork(ctx context.Context, req api.ForkRequest, progress agentb
 // memory already holds placeholders made from it, and what the processes rely on: the certificate
 // authority and the state in which the workspace began. It gets its own lease, id and name, and no
 // checkpoints. The caller holds the parent's op.
-func (m *maker) childRecord(parent *box, name string) (*box, error) {
+func (m *maker) childRecord(parent *box, req api.ForkRequest) (*box, error) {
 	prec := parent.record()
 	if parent.place() == nil {
 		return nil, notRunning(prec)
 	}
 	rec := prec.newLike()
+	var err error
+	if rec.Box.Labels, err = relabel(prec.Box.Labels, req.Labels); err != nil {
+		return nil, err
+	}
 	rec.Box.ID, rec.Box.Created = agentbox.NewBoxID(), time.Now().UTC()
 	rec.Box.Parent, rec.Box.Lease, rec.Box.Checkpoint = &prec.Box.ID, newLease(), nil
 	// Also of a task's box: the queue does not know the copy, and its user comes back.
 	rec.Task, rec.Limits.Pause = false, true
 	child := &box{rec: rec}
-	if err := m.claim(child, rec, name, prec.Box.Name, "fork"); err != nil {
+	if err := m.claim(child, rec, req.Name, prec.Box.Name, "fork"); err != nil {
 		return nil, errors.Join(err, m.removeLocked(child))
 	}
-	err := copyAuthority(prec.names(m.home), rec.names(m.home))
+	err = copyAuthority(prec.names(m.home), rec.names(m.home))
 	if err == nil {
 		err = copyBaseline(prec.names(m.home), rec.names(m.home))
 	}

@@ -183,6 +183,7 @@ func (m *machines) identity(ctx context.Context, p place.Place, rec record) (*pl
 	as.Env, as.Files = m.policies.Packages(ctx, rec.Suite)
 	as.Env = maps.Clone(as.Env)
 	maps.Copy(as.Env, rec.Guest.Env)
+	maps.Copy(as.Env, rec.Env)
 	maps.Copy(as.Env, m.policies.Placeholders(rec.subject(m.home)))
 	as.Roots = egress.MachineRoots()
 	return as, nil

@@ -67,6 +67,8 @@ type record struct {
 	// Account is that of another machine which has the box, as ssh takes it; "" for a box on this host.
 	Account string `json:"account,omitempty"`
 	Root    string `json:"root,omitempty"` // its workspace there; "" is guestWorkspace
+	// Env is api.UpRequest.Env.
+	Env map[string]string `json:"env,omitempty"`
 	// Subdir is where below Box.Directory the configuration was looked for.
 	Subdir string `json:"subdir,omitempty"`
 	User   string `json:"user"` // of commands

@@ -26,7 +26,7 @@ func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentb
 	}
 	out := []agentbox.Box{}
 	for _, b := range m.boxes.all() {
-		if b.record().Phase != phaseReady {
+		if rec := b.record(); rec.Phase != phaseReady || req.ID != "" && req.ID != rec.Box.ID.String() || !hasLabels(rec.Box, req.Labels) {
 			continue
 		}
 		out = append(out, m.describe(ctx, b, want))

@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"agentbox/agentbox"
@@ -43,6 +44,9 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		if err := checkName(req.Name); err != nil {
 			return api.UpResponse{}, err
 		}
+	}
+	if err := errors.Join(checkLabels(req.Labels), checkEnv(req.Env)); err != nil {
+		return api.UpResponse{}, err
 	}
 	u, proj, release, err := m.read(ctx, req)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/client"
 	"agentbox/agentbox/door"
+	"agentbox/agentbox/e2b"
 	"agentbox/agentbox/mcp"
 	"agentbox/agentbox/page"
 )
@@ -32,8 +33,9 @@ type Config struct {
 	Names  []string
 	// Cert and Key are files of a certificate for TLS. Without, only loopback addresses are served.
 	Cert, Key string
-	Page      bool // print the page's address only
-	Quiet     bool // print the address only
+	E2B       string // serve the E2B SDK, with sandboxes of this checkout
+	Page      bool   // print the page's address only
+	Quiet     bool   // print the address only
 	Version   string
 	Out       io.Writer
 	Log       *slog.Logger
@@ -46,8 +48,8 @@ const (
 	shutdownGrace = 3 * time.Second
 )
 
-// newDoor returns a door to the daemon. The caller closes both.
-func newDoor(c Config) (*door.Door, *api.Client) {
+// newDoor returns a door to the daemon. The caller calls done when nothing calls it any more.
+func newDoor(c Config) (d *door.Door, done func()) {
 	daemon := api.NewClient(c.Socket)
 	start := func(ctx context.Context) error {
 		if out, err := exec.CommandContext(ctx, c.Client, "daemon", "start", "--quiet").CombinedOutput(); err != nil {
@@ -60,7 +62,21 @@ func newDoor(c Config) (*door.Door, *api.Client) {
 			return mcp.Server{Client: client.Of(d.Client(grant)), Version: c.Version}
 		})
 	}
-	return door.New(door.Config{Daemon: daemon, Start: start, Names: c.Names, Page: page.Handler(), MCP: tools, Log: c.Log}), daemon
+	cfg := door.Config{Daemon: daemon, Start: start, Names: c.Names, Page: page.Handler(), MCP: tools, Log: c.Log}
+	close := func() {}
+	if c.E2B != "" {
+		cfg.Face = func(d *door.Door) door.Face {
+			f := e2b.New(e2b.Config{Door: d, Directory: c.E2B, Names: c.Names, Log: c.Log})
+			close = f.Close
+			return f
+		}
+	}
+	d = door.New(cfg)
+	return d, func() {
+		close()
+		d.Close()
+		daemon.Close()
+	}
 }
 
 // Run serves until ctx ends.
@@ -69,9 +85,8 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	d, daemon := newDoor(c)
-	defer daemon.Close()
-	defer d.Close()
+	d, done := newDoor(c)
+	defer done()
 	// Streams end with ctx, so that they do not delay the end.
 	server := &http.Server{Handler: d, BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug)}
@@ -139,6 +154,9 @@ func announce(c Config, at net.Addr, d *door.Door) {
 		fmt.Fprintln(c.Out, base)
 	default:
 		fmt.Fprintf(c.Out, "api   %s (agentbox token create makes a token)\nmcp   %s/mcp\npage  %s\n", base, base, address)
+		if c.E2B != "" {
+			fmt.Fprintf(c.Out, "e2b   E2B_API_URL=%s E2B_SANDBOX_URL=%s, with a token as E2B_API_KEY\n", base, base)
+		}
 	}
 }
 
@@ -152,9 +170,8 @@ func open(page string) {
 
 // Stdio serves one MCP client on standard input and output until it goes or ctx ends.
 func Stdio(ctx context.Context, c Config, scope api.Scope) error {
-	d, daemon := newDoor(c)
-	defer daemon.Close()
-	defer d.Close()
+	d, done := newDoor(c)
+	defer done()
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = ""

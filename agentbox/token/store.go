@@ -1,6 +1,8 @@
 package token
 
 import (
+	"cmp"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -101,16 +103,34 @@ func (s *Store) Check(text string) (api.Token, error) {
 	id, _, _ := strings.Cut(strings.TrimPrefix(text, prefix), "_")
 	want := hash(text)
 	for _, e := range all {
-		if e.ID != id || subtle.ConstantTimeCompare([]byte(e.Hash), []byte(want)) != 1 {
-			continue
+		if e.ID == id && subtle.ConstantTimeCompare([]byte(e.Hash), []byte(want)) == 1 {
+			return e.Token, e.expired()
 		}
-		if !e.Expires.IsZero() && !time.Now().Before(e.Expires) {
-			return api.Token{}, agentbox.Errorf(agentbox.Unauthorized, "the token %s expired at %s", e.ID, e.Expires.Format(time.RFC3339)).
-				WithHint("agentbox token create makes another")
-		}
-		return e.Token, nil
 	}
 	return api.Token{}, agentbox.Errorf(agentbox.Unauthorized, "no such token").WithHint("agentbox token create makes one; send it as Authorization: Bearer TOKEN")
+}
+
+func (e entry) expired() error {
+	if e.Expires.IsZero() || time.Now().Before(e.Expires) {
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Unauthorized, "the token %s expired at %s", e.ID, e.Expires.Format(time.RFC3339)).
+		WithHint("agentbox token create makes another")
+}
+
+// Seal returns the seal of a token on a text, with which a holder of the token can let others do one
+// thing only. The hash is as secret as the token: it leaves this store in no other way.
+func (s *Store) Seal(id, text string) (api.Seal, error) {
+	s.mu.Lock()
+	all, err := s.read()
+	s.mu.Unlock()
+	i := slices.IndexFunc(all, func(e entry) bool { return e.ID == id })
+	if err != nil || i < 0 {
+		return api.Seal{}, cmp.Or(err, error(agentbox.Errorf(agentbox.NotFound, "there is no token %q", id)))
+	}
+	mac := hmac.New(sha256.New, []byte(all[i].Hash))
+	mac.Write([]byte(text))
+	return api.Seal{Token: all[i].Token, Seal: hex.EncodeToString(mac.Sum(nil))}, all[i].expired()
 }
 
 func hash(text string) string {

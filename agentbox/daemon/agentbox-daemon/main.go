@@ -33,6 +33,7 @@ func run() error {
 	flags.Func("name", "name of this machine", func(name string) error { door.Names = append(door.Names, name); return nil })
 	flags.StringVar(&door.Cert, "tls-cert", "", "file")
 	flags.StringVar(&door.Key, "tls-key", "", "file")
+	flags.StringVar(&door.E2B, "e2b", "", "checkout that sandboxes are made of")
 	scope := flags.String("scope", "", "what an MCP client may do")
 	flags.BoolVar(&door.Quiet, "quiet", false, "print the address only")
 	if err := flags.Parse(os.Args[2:]); err != nil {

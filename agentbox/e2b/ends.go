@@ -1,0 +1,90 @@
+package e2b
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/client"
+)
+
+// endAgain is when to try again what failed.
+const endAgain = time.Minute
+
+// endSandboxes removes or pauses each sandbox when its time is over. Those whose time ended while
+// nothing was served go first.
+func (f *Face) endSandboxes(ctx context.Context) {
+	for {
+		next := until(math.MaxInt)
+		for _, b := range f.running(ctx) {
+			at := endOf(b)
+			if !at.After(time.Now()) {
+				err := f.end(ctx, b)
+				if err == nil {
+					continue
+				}
+				f.Log.Warn("cannot end a sandbox", "box", b.ID, "error", err)
+				at = time.Now().Add(endAgain)
+			}
+			if at.Before(next) {
+				next = at
+			}
+		}
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-f.ends:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// running are the sandboxes of all callers whose time passes.
+func (f *Face) running(ctx context.Context) (out []agentbox.Box) {
+	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRead})
+	defer done()
+	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{Labels: map[string]string{labelKind: kindSandbox}}, nil)
+	if err != nil && ctx.Err() == nil {
+		f.Log.Warn("cannot list the sandboxes", "error", err)
+	}
+	for _, b := range all {
+		if b.Labels[labelPaused] == "" {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func (f *Face) end(ctx context.Context, b agentbox.Box) error {
+	acting, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRun})
+	defer done()
+	if b.Labels[labelPause] == "" {
+		return acting.Remove(ctx, b.ID.String())
+	}
+	return f.pauseBox(ctx, acting, b)
+}
+
+// pauseBox pauses a sandbox. The label comes first: with it no request wakes the sandbox again.
+func (f *Face) pauseBox(ctx context.Context, c caller, b agentbox.Box) error {
+	_, err := client.Call(ctx, c.Client, api.Label, api.LabelRequest{BoxRef: refTo(b), Labels: map[string]string{labelPaused: yes}}, nil)
+	if err == nil {
+		f.conns.drop(b.ID)
+		if _, err = client.Call(ctx, c.Client, api.Pause, refTo(b), nil); err != nil {
+			_, _ = client.Call(ctx, c.Client, api.Label, api.LabelRequest{BoxRef: refTo(b), Labels: map[string]string{labelPaused: ""}}, nil)
+		}
+	}
+	return err
+}
+
+// changed makes endSandboxes look again.
+func (f *Face) changed() {
+	select {
+	case f.ends <- struct{}{}:
+	default:
+	}
+}
