@@ -1,0 +1,527 @@
+package e2b
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/environment"
+)
+
+// fake is a door with boxes whose files are those of dir. A job copies its input to its output.
+type fake struct {
+	dir  string
+	url  string
+	ends chan string // boxes that were removed or paused
+
+	mu    sync.Mutex
+	boxes []agentbox.Box
+	asked []string
+}
+
+func (f *fake) Check(_ context.Context, text string) (api.Token, error) {
+	if text != "mine" && text != "theirs" {
+		return api.Token{}, agentbox.Errorf(agentbox.Unauthorized, "no such token")
+	}
+	return api.Token{ID: text, Scope: api.ScopeRun}, nil
+}
+
+func (f *fake) Seal(_ context.Context, id, text string) (api.Seal, error) {
+	if id != "mine" && id != "theirs" {
+		return api.Seal{}, agentbox.Errorf(agentbox.NotFound, "there is no token %q", id)
+	}
+	return api.Seal{Token: api.Token{ID: id, Scope: api.ScopeRun}, Seal: "sealed " + id + " " + text}, nil
+}
+
+func (f *fake) Client(t api.Token) *api.Client { return api.NewClientOf(f.url, t.ID) }
+
+func (f *fake) Dial(_ context.Context, _ api.Token, ref api.BoxRef, _ string) (api.Connection, *ssh.Client, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return api.Connection{}, nil, err
+	}
+	defer l.Close()
+	go func() {
+		if there, err := l.Accept(); err == nil {
+			f.serveSSH(there)
+		}
+	}()
+	here, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return api.Connection{}, nil, err
+	}
+	conn, chans, reqs, err := ssh.NewClientConn(here, "", &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		return api.Connection{}, nil, err
+	}
+	return api.Connection{Dir: f.dir, User: "agent"}, ssh.NewClient(conn, chans, reqs), nil
+}
+
+func (f *fake) serveSSH(conn net.Conn) {
+	_, key, _ := ed25519.GenerateKey(nil)
+	signer, _ := ssh.NewSignerFromKey(key)
+	config := &ssh.ServerConfig{NoClientAuth: true}
+	config.AddHostKey(signer)
+	_, chans, reqs, err := ssh.NewServerConn(conn, config)
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(reqs)
+	for one := range chans {
+		ch, reqs, _ := one.Accept()
+		switch one.ChannelType() {
+		case "session":
+			go func() {
+				for r := range reqs {
+					r.Reply(r.Type == "subsystem", nil)
+				}
+			}()
+			server, _ := sftp.NewServer(ch)
+			go server.Serve()
+		case environment.AttachChannel:
+			go ssh.DiscardRequests(reqs)
+			go f.attach(ch, one.ExtraData())
+		}
+	}
+}
+
+// attach is a job that says hello on both outputs and ends with status 3.
+func (f *fake) attach(ch ssh.Channel, _ []byte) {
+	io.WriteString(ch, "out\xff")
+	io.WriteString(ch.Stderr(), "err")
+	ch.CloseWrite()
+	ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{3}))
+	ch.Close()
+}
+
+func (f *fake) handler() http.Handler {
+	mux := http.NewServeMux()
+	api.Handle(mux, api.ListBoxes, func(_ context.Context, req api.ListRequest, _ agentbox.Progress) ([]agentbox.Box, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		out := []agentbox.Box{}
+		for _, b := range f.boxes {
+			fits := req.ID == "" || req.ID == b.ID.String()
+			for k, v := range req.Labels {
+				fits = fits && b.Labels[k] == v
+			}
+			if fits {
+				out = append(out, b)
+			}
+		}
+		return out, nil
+	})
+	api.Handle(mux, api.Up, func(_ context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpResponse, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.asked = append(f.asked, "up "+req.Directory+" "+req.Image)
+		b := agentbox.Box{ID: agentbox.NewBoxID(), Labels: req.Labels, Created: time.Now()}
+		f.boxes = append(f.boxes, b)
+		return api.UpResponse{Box: b}, nil
+	})
+	api.Handle(mux, api.Label, func(_ context.Context, req api.LabelRequest, _ agentbox.Progress) (agentbox.Box, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		i := slices.IndexFunc(f.boxes, func(b agentbox.Box) bool { return b.ID.String() == req.Box })
+		labels := map[string]string{}
+		for _, of := range []map[string]string{f.boxes[i].Labels, req.Labels} {
+			for k, v := range of {
+				labels[k] = v
+			}
+		}
+		f.boxes[i].Labels = labels
+		return f.boxes[i], nil
+	})
+	api.Handle(mux, api.Remove, func(_ context.Context, req api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.boxes = slices.DeleteFunc(f.boxes, func(b agentbox.Box) bool { return b.ID.String() == req.Box })
+		f.ends <- req.Box
+		return agentbox.Box{}, nil
+	})
+	api.Handle(mux, api.Pause, func(_ context.Context, req api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
+		f.ends <- req.Box
+		return agentbox.Box{}, nil
+	})
+	api.Handle(mux, api.StartJob, func(_ context.Context, req api.JobStart, _ agentbox.Progress) (api.JobStarted, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.asked = append(f.asked, strings.Join(append(req.Spec.Argv, req.Spec.Dir, req.Spec.User), " "))
+		return api.JobStarted{ID: req.Spec.ID}, nil
+	})
+	api.Handle(mux, api.ShowJob, func(_ context.Context, req api.JobRef, _ agentbox.Progress) (agentbox.Job, error) {
+		return agentbox.Job{}, agentbox.Errorf(agentbox.NotFound, "there is no job")
+	})
+	return mux
+}
+
+// open returns a face and where it is served.
+func open(t testing.TB) (*fake, *Face, *httptest.Server) {
+	t.Helper()
+	f := &fake{dir: t.TempDir(), ends: make(chan string, 10)}
+	behind := httptest.NewServer(f.handler())
+	f.url = behind.URL
+	face := New(Config{Door: f, Directory: "/checkout", Names: []string{"boxes.example.com"}, Log: slog.New(slog.DiscardHandler)})
+	s := httptest.NewServer(face)
+	t.Cleanup(func() { s.Close(); face.Close(); behind.Close() })
+	return f, face, s
+}
+
+// sandbox is what POST /v2/sandboxes answers.
+type sandbox struct {
+	SandboxID       string
+	Domain          string
+	EnvdAccessToken string
+	Message         string
+}
+
+func rest(t testing.TB, s *httptest.Server, method, path, key, body string, into any) int {
+	t.Helper()
+	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-API-KEY", key)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	if into != nil {
+		if err := json.Unmarshal(b, into); err != nil {
+			t.Errorf("%s %s: %s: %v", method, path, b, err)
+		}
+	}
+	return resp.StatusCode
+}
+
+func create(t testing.TB, s *httptest.Server, key, body string) sandbox {
+	t.Helper()
+	var made sandbox
+	if status := rest(t, s, "POST", "/v2/sandboxes", key, body, &made); status != 201 {
+		t.Fatalf("create: %d %+v", status, made)
+	}
+	return made
+}
+
+func (sb sandbox) client(s *httptest.Server, procedure string) *connect.Client[map[string]any, map[string]any] {
+	c := connect.NewClient[map[string]any, map[string]any](http.DefaultClient, s.URL+procedure, connect.WithCodec(codec("json")))
+	return c
+}
+
+func (sb sandbox) request(fields map[string]any) *connect.Request[map[string]any] {
+	r := connect.NewRequest(&fields)
+	r.Header().Set("E2b-Sandbox-Id", sb.SandboxID)
+	r.Header().Set("X-Access-Token", sb.EnvdAccessToken)
+	return r
+}
+
+func call1(t *testing.T, s *httptest.Server, sb sandbox, procedure string, fields map[string]any) (map[string]any, connect.Code) {
+	t.Helper()
+	resp, err := sb.client(s, procedure).CallUnary(t.Context(), sb.request(fields))
+	if err != nil {
+		return nil, connect.CodeOf(err)
+	}
+	return *resp.Msg, 0
+}
+
+func TestTemplates(t *testing.T) {
+	f, _, s := open(t)
+	for body, want := range map[string]string{
+		`{"templateID":"base"}`:                  "up /checkout ",
+		`{"templateID":"/other"}`:                "up /other ",
+		`{"templateID":"apt:bookworm"}`:          "up /checkout apt:bookworm",
+		`{"templateID":"docker.io/library/n:1"}`: "up /checkout docker.io/library/n:1",
+	} {
+		f.asked = nil
+		create(t, s, "mine", body)
+		if !slices.Equal(f.asked, []string{want}) {
+			t.Errorf("%s: %q", body, f.asked)
+		}
+	}
+	f.asked = nil
+	// What a program relies on, or what is asked in vain, is refused before anything is made.
+	for _, body := range []string{
+		`{"templateID":"base","allow_internet_access":false}`, `{"templateID":"base","network":{}}`, `{"templateID":"base","iam":{"tokens":{}}}`,
+		`{"templateID":"base","mcp":{}}`, `{"templateID":"base","volumeMounts":[{}]}`, `{"templateID":"base","autoPauseMemory":false}`, `{`, `[]`,
+	} {
+		var made sandbox
+		if status := rest(t, s, "POST", "/v2/sandboxes", "mine", body, &made); status != 400 || made.Message == "" || f.asked != nil {
+			t.Errorf("%s: %d %+v %q", body, status, made, f.asked)
+		}
+	}
+}
+
+// A sandbox is there for the token that made it, and for no other.
+func TestOwner(t *testing.T) {
+	_, _, s := open(t)
+	mine, theirs := create(t, s, "mine", `{}`), create(t, s, "theirs", `{}`)
+	var all []struct{ SandboxID string }
+	if rest(t, s, "GET", "/v2/sandboxes", "mine", "", &all); len(all) != 1 || all[0].SandboxID != mine.SandboxID {
+		t.Errorf("a list of %+v", all)
+	}
+	for _, of := range []struct{ method, path string }{
+		{"GET", ""}, {"DELETE", ""}, {"POST", "/pause"}, {"POST", "/timeout"}, {"POST", "/connect"}, {"POST", "/fork"}, {"GET", "/metrics"}, {"POST", "/snapshots"},
+	} {
+		if status := rest(t, s, of.method, "/sandboxes/"+theirs.SandboxID+of.path, "mine", "{}", nil); status != 404 {
+			t.Errorf("%s %s: %d", of.method, of.path, status)
+		}
+		if status := rest(t, s, of.method, "/sandboxes/"+theirs.SandboxID+of.path, "nobody", "{}", nil); status != 401 {
+			t.Errorf("%s %s without a token: %d", of.method, of.path, status)
+		}
+	}
+	crossed := sandbox{SandboxID: theirs.SandboxID, EnvdAccessToken: mine.EnvdAccessToken}
+	if _, code := call1(t, s, crossed, "/process.Process/List", nil); code != connect.CodeUnauthenticated {
+		t.Errorf("another sandbox by an access token: %v", code)
+	}
+	if _, code := call1(t, s, sandbox{SandboxID: mine.SandboxID, EnvdAccessToken: "mine"}, "/process.Process/List", nil); code != connect.CodeUnauthenticated {
+		t.Errorf("an API key as an access token: %v", code)
+	}
+	if status := rest(t, s, "DELETE", "/sandboxes/"+mine.SandboxID, "mine", "", nil); status != 204 {
+		t.Errorf("kill: %d", status)
+	}
+	if _, code := call1(t, s, mine, "/process.Process/List", nil); code != connect.CodeUnavailable {
+		t.Errorf("a sandbox that was killed: %v", code)
+	}
+}
+
+func TestStart(t *testing.T) {
+	f, _, s := open(t)
+	sb := create(t, s, "mine", `{}`)
+	f.asked = nil
+	req := sb.request(map[string]any{"process": map[string]any{"cmd": "/bin/bash", "args": []string{"-c", "x"}, "cwd": "sub"}, "stdin": false, "unknown": 1})
+	req.Header().Set("Authorization", "Basic cm9vdDo=") // root
+	stream, err := sb.client(s, "/process.Process/Start").CallServerStream(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for stream.Receive() {
+		b, _ := json.Marshal((*stream.Msg())["event"])
+		got = append(got, string(b))
+	}
+	if stream.Err() != nil || len(got) != 4 || !strings.HasPrefix(got[0], `{"start":{"pid":`) {
+		t.Fatalf("%q, %v", got, stream.Err())
+	}
+	slices.Sort(got[1:3]) // the two outputs come in any order
+	want := []string{`{"data":{"stderr":"ZXJy"}}`, `{"data":{"stdout":"b3V0/w=="}}`, `{"end":{"error":"exit status 3","exitCode":3,"exited":true,"status":"exit status 3"}}`}
+	if !slices.Equal(got[1:], want) {
+		t.Errorf("%q", got)
+	}
+	if want := []string{"/bin/bash -c x " + f.dir + "/sub root"}; !slices.Equal(f.asked, want) {
+		t.Errorf("asked %q", f.asked)
+	}
+	for procedure, fields := range map[string]map[string]any{
+		"SendInput":  {"process": map[string]any{"pid": 7}, "input": map[string]any{"stdin": "aGk="}},
+		"SendSignal": {"process": map[string]any{"pid": 7}, "signal": "SIGNAL_SIGKILL"},
+		"CloseStdin": {"process": map[string]any{"pid": 7}},
+		"Update":     {"process": map[string]any{"pid": 7}, "pty": map[string]any{"size": map[string]any{"cols": 1, "rows": 1}}},
+	} {
+		if _, code := call1(t, s, sb, "/process.Process/"+procedure, fields); code != connect.CodeNotFound {
+			t.Errorf("%s of no process: %v", procedure, code)
+		}
+	}
+	if _, code := call1(t, s, sb, "/process.Process/SendSignal", map[string]any{"process": map[string]any{"pid": 7}, "signal": "SIGNAL_SIGSTOP"}); code != connect.CodeInvalidArgument {
+		t.Errorf("another signal: %v", code)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	f, _, s := open(t)
+	sb := create(t, s, "mine", `{}`)
+	const service = "/filesystem.Filesystem/"
+	if err := os.WriteFile(filepath.Join(f.dir, "a"), []byte("hello"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := call1(t, s, sb, service+"Stat", map[string]any{"path": "a"})
+	entry := got["entry"].(map[string]any)
+	delete(entry, "modifiedTime")
+	delete(entry, "owner")
+	delete(entry, "group")
+	b, _ := json.Marshal(entry)
+	if want := `{"mode":416,"name":"a","path":"` + f.dir + `/a","permissions":"-rw-r-----","size":"5","type":"FILE_TYPE_FILE"}`; string(b) != want {
+		t.Errorf("%s", b)
+	}
+	for _, one := range []struct {
+		procedure string
+		fields    map[string]any
+		code      connect.Code
+	}{
+		{"Stat", map[string]any{"path": "nothing"}, connect.CodeNotFound},
+		{"MakeDir", map[string]any{"path": "d/e"}, 0},
+		{"MakeDir", map[string]any{"path": "d"}, connect.CodeAlreadyExists},
+		{"MakeDir", map[string]any{"path": "a"}, connect.CodeInvalidArgument},
+		{"Move", map[string]any{"source": "a", "destination": "d/new/a"}, 0},
+		{"Move", map[string]any{"source": "a", "destination": "b"}, connect.CodeNotFound},
+		{"ListDir", map[string]any{"path": "d/new/a"}, connect.CodeInvalidArgument},
+		{"ListDir", map[string]any{"path": "d", "depth": 2}, 0},
+		{"Remove", map[string]any{"path": "d"}, 0},
+		{"Remove", map[string]any{"path": "d"}, 0},
+		{"ListDir", map[string]any{"path": "d"}, connect.CodeNotFound},
+	} {
+		if _, code := call1(t, s, sb, service+one.procedure, one.fields); code != one.code {
+			t.Errorf("%s %v: %v", one.procedure, one.fields, code)
+		}
+	}
+}
+
+// A URL is for one file, one direction and one sandbox, which it does not name.
+func TestSignedURL(t *testing.T) {
+	f, _, s := open(t)
+	create(t, s, "theirs", `{}`)
+	sb := create(t, s, "mine", `{}`)
+	if err := os.WriteFile(filepath.Join(f.dir, "a"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	query := url.Values{"path": {"a"}}
+	query.Set("signature", signature("GET", query, sb.EnvdAccessToken))
+	get := func(q url.Values) int { return rest(t, s, "GET", "/files?"+q.Encode(), "", "", nil) }
+	if status := get(query); status != 200 {
+		t.Errorf("as it was signed: %d", status)
+	}
+	if status := rest(t, s, "POST", "/files?"+query.Encode(), "", "x", nil); status != 401 {
+		t.Errorf("the other direction: %d", status)
+	}
+	for name, value := range map[string]string{"path": "b", "username": "root", "signature_expiration": "99999999999", "signature": "v1_x"} {
+		other := url.Values{}
+		for k, v := range query {
+			other[k] = v
+		}
+		other.Set(name, value)
+		if status := get(other); status != 401 {
+			t.Errorf("with %s %s: %d", name, value, status)
+		}
+	}
+	old := url.Values{"path": {"a"}, "signature_expiration": {"1"}}
+	old.Set("signature", signature("GET", old, sb.EnvdAccessToken))
+	if status := get(old); status != 401 {
+		t.Errorf("an old one: %d", status)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	_, f, _ := open(t)
+	for host, want := range map[string]bool{
+		"3000-0102030405ff.localhost": true, "3000-0102030405ff.localhost:7070": true, "49983-0102030405FF.Boxes.Example.com": true,
+		"3000-0102030405ff.example.com": false, "3000-01.localhost": false, "0-0102030405ff.localhost": false, "70000-0102030405ff.localhost": false,
+		"x-0102030405ff.localhost": false, "0102030405ff.localhost": false, "localhost": false, "": false, "3000-0102030405ff": false, "3000-0102030405ff.a.localhost": false,
+	} {
+		if f.OwnsHost(host) != want {
+			t.Errorf("%q: %v", host, !want)
+		}
+	}
+	for host, want := range map[string]string{
+		"127.0.0.1:7070": "boxes.example.com:7070", "[::1]:1": "boxes.example.com:1", "localhost:7070": "boxes.example.com:7070",
+		"api.boxes.example.com": "boxes.example.com", "evil.example": "boxes.example.com",
+	} {
+		if got := f.domain(&http.Request{Host: host}); got != want {
+			t.Errorf("%q: %q", host, got)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	f, _, s := open(t)
+	gone, kept := create(t, s, "mine", `{"timeout":0}`), create(t, s, "mine", `{"timeout":0,"autoPause":true}`)
+	ended := []string{<-f.ends, <-f.ends}
+	if !slices.Contains(ended, gone.SandboxID) || !slices.Contains(ended, kept.SandboxID) || len(f.boxes) != 1 {
+		t.Errorf("ended %q", ended)
+	}
+	if _, code := call1(t, s, gone, "/process.Process/List", nil); code != connect.CodeUnavailable {
+		t.Errorf("an ended sandbox: %v", code)
+	}
+	if status := rest(t, s, "POST", "/sandboxes/"+kept.SandboxID+"/pause", "mine", "", nil); status != 409 {
+		t.Errorf("pause of a paused one: %d", status)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	at := time.Unix(1000, 0)
+	e := func(name string, size int64, mode os.FileMode, at time.Time) environment.Entry {
+		return environment.Entry{FileInfo: info{name, size, mode, at}, Path: "/d/" + name}
+	}
+	before := []environment.Entry{e("gone", 1, 0o600, at), e("same", 1, 0o600, at), e("written", 1, 0o600, at), e("mode", 1, 0o600, at), e("dir", 1, os.ModeDir|0o700, at)}
+	now := []environment.Entry{e("same", 1, 0o600, at), e("written", 1, 0o600, at.Add(time.Second)), e("mode", 1, 0o755, at), e("dir", 2, os.ModeDir|0o700, at.Add(1)), e("dir/new", 1, 0o600, at), e("empty", 0, 0o600, at), e(".tmp-1", 1, 0o600, at)}
+	var got []string
+	for _, c := range changes("/d", before, now) {
+		got = append(got, strings.TrimPrefix(c.Type, "EVENT_TYPE_")+" "+c.Name)
+	}
+	want := []string{"CREATE dir/new", "WRITE dir/new", "CREATE empty", "REMOVE gone", "CHMOD mode", "WRITE written"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// info is what SFTP says of a file.
+type info struct {
+	name string
+	size int64
+	mode os.FileMode
+	at   time.Time
+}
+
+func (i info) Name() string       { return i.name }
+func (i info) Size() int64        { return i.size }
+func (i info) Mode() os.FileMode  { return i.mode }
+func (i info) ModTime() time.Time { return i.at }
+func (i info) IsDir() bool        { return i.mode.IsDir() }
+func (i info) Sys() any           { return nil }
+
+func TestReadMetadata(t *testing.T) {
+	got, err := readMetadata("a%2520b=c%2526d%253D%25C3%25A9&e=")
+	if err != nil || len(got) != 2 || got["a b"] != "c&d=é" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := readMetadata("a=%25zz"); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Error(err)
+	}
+}
+
+// What comes from outside is refused or read, and nothing else.
+func FuzzRequest(f *testing.F) {
+	for _, seed := range []string{"", "{}", `{"process":{"pid":1},"signal":9}`, `{"process":{"cmd":"x","envs":{"A":"b"}},"pty":{"size":{"cols":1}}}`, "a=b&c=%25", "root:x:0:0:root", "Basic cm9vdDo=", `form-data; name="file"; filename="a/b"`, "3000-0102030405ff.localhost:1"} {
+		f.Add([]byte(seed))
+	}
+	_, face, _ := open(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p processRequest
+		var st startRequest
+		if codec("json").Unmarshal(b, &p) == nil {
+			_, _ = p.Process.job()
+		}
+		if codec("json").Unmarshal(b, &st) == nil {
+			_, _ = specOf(&st, api.Connection{Dir: "/workspace"}, "")
+		}
+		_, _ = readMetadata(string(b))
+		for number, name := range readNames(string(b)) {
+			if strings.ContainsAny(number+name, ":\n") {
+				t.Errorf("%q %q", number, name)
+			}
+		}
+		_ = userOf(http.Header{"Authorization": {string(b)}})
+		_ = partName(string(b))
+		if id, port, ok := face.splitHost(string(b)); ok && (len(id) != 12 || port < 1 || port > 65535) {
+			t.Errorf("%q: %q %d", b, id, port)
+		}
+	})
+}
