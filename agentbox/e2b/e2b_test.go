@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"bufio"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -97,11 +98,22 @@ func (f *fake) serveSSH(conn net.Conn) {
 			}()
 			server, _ := sftp.NewServer(ch)
 			go server.Serve()
+		case "direct-tcpip":
+			go ssh.DiscardRequests(reqs)
+			go servePort(ch)
 		case environment.AttachChannel:
 			go ssh.DiscardRequests(reqs)
 			go f.attach(ch, one.ExtraData())
 		}
 	}
+}
+
+// servePort is a server that ends its answer by the end of what it sends, and no more.
+func servePort(ch ssh.Channel) {
+	if r, err := http.ReadRequest(bufio.NewReader(ch)); err == nil {
+		io.WriteString(ch, "HTTP/1.0 200 OK\r\n\r\n"+r.Host+" "+r.Header.Get("X-Forwarded-Host"))
+	}
+	ch.CloseWrite()
 }
 
 // attach is a job that says hello on both outputs and ends with status 3.
@@ -437,6 +449,39 @@ func TestHosts(t *testing.T) {
 		if got := f.domain(&http.Request{Host: host}); got != want {
 			t.Errorf("%q: %q", host, got)
 		}
+	}
+}
+
+// A server in a sandbox needs no token, but a sandbox, whose token is valid.
+func TestPort(t *testing.T) {
+	f, _, s := open(t)
+	sb := create(t, s, "mine", `{}`)
+	get := func(host string) (int, string) {
+		r, _ := http.NewRequest("GET", s.URL+"/x", nil)
+		r.Host = host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	host := "3000-" + sb.SandboxID + ".localhost"
+	if status, body := get(host); status != 200 || body != host+" "+host {
+		t.Errorf("%d %q", status, body)
+	}
+	if status, _ := get("3000-0102030405ff.localhost"); status != 502 {
+		t.Errorf("no sandbox: %d", status)
+	}
+	if status, _ := get("49983-" + sb.SandboxID + ".localhost"); status != 404 && status != 401 {
+		t.Errorf("the inside without a token: %d", status)
+	}
+	f.mu.Lock()
+	f.boxes[0].Labels = map[string]string{labelKind: kindSandbox, labelOwner: "removed"}
+	f.mu.Unlock()
+	if status, _ := get(host); status != 502 {
+		t.Errorf("of a token that was removed: %d", status)
 	}
 }
 

@@ -131,7 +131,8 @@ func openTCP(ctx context.Context, client *ssh.Client, t target, fromHost string,
 	return ch, reqs, err
 }
 
-// DialTCP connects to a port in the environment. ctx is for opening the connection only.
+// DialTCP connects to a port in the environment. ctx is for opening the connection only, which has no
+// deadlines.
 func DialTCP(ctx context.Context, client *ssh.Client, addr string) (net.Conn, error) {
 	t, err := parseTarget(addr)
 	if err != nil {
@@ -141,10 +142,18 @@ func DialTCP(ctx context.Context, client *ssh.Client, addr string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	here, there := net.Pipe()
-	go join(context.Background(), there, ch, reqs, nil) // ends with either end
-	return here, nil
+	go ssh.DiscardRequests(reqs) // ends with the channel
+	return channelConn{ch}, nil
 }
+
+// channelConn is a channel as a connection.
+type channelConn struct{ ssh.Channel }
+
+func (channelConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (channelConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (channelConn) SetDeadline(time.Time) error      { return errors.ErrUnsupported }
+func (channelConn) SetReadDeadline(time.Time) error  { return errors.ErrUnsupported }
+func (channelConn) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
 
 // connect serves one client of a forwarding and owns conn.
 func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watch ForwardHooks) {
