@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host"
 	"agentbox/agentbox/token"
 )
 
@@ -35,7 +36,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Rollback, boxes.Rollback)
 	api.Handle(mux, api.Reset, boxes.Reset)
 	api.Handle(mux, api.Remove, boxes.Remove)
-	api.Handle(mux, api.Label, boxes.Label)
+	api.Handle(mux, api.Label, host.Label(boxes))
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
 	taskWork{d.tasks(), boxes.Work}.handle(mux)
 	api.Handle(mux, api.OpenPort, boxes.Ports.Open)

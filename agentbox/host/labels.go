@@ -10,15 +10,17 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// Label changes what programs wrote on a box.
-func (m *Manager) Label(ctx context.Context, req api.LabelRequest, _ agentbox.Progress) (agentbox.Box, error) {
-	return m.operate(ctx, req.BoxRef, func(b *box) error {
-		all, err := relabel(b.record().Box.Labels, req.Labels)
-		if err != nil {
-			return err
-		}
-		return b.change(m.home, func(rec *record) { rec.Box.Labels = all })
-	})
+// Label serves api.Label: it changes what programs wrote on a box of m.
+func Label(m *Manager) api.Func[api.LabelRequest, agentbox.Box] {
+	return func(ctx context.Context, req api.LabelRequest, _ agentbox.Progress) (agentbox.Box, error) {
+		return m.operate(ctx, req.BoxRef, func(b *box) error {
+			all, err := relabel(b.record().Box.Labels, req.Labels)
+			if err != nil {
+				return err
+			}
+			return b.change(m.home, func(rec *record) { rec.Box.Labels = all })
+		})
+	}
 }
 
 // relabel returns labels with changes, of which "" removes one.
