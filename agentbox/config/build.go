@@ -14,7 +14,8 @@ import (
 // are relative to the file's own directory.
 type unresolved struct {
 	Build
-	from *yaml.Node // names the Dockerfile; nil for none
+	from   *yaml.Node // names the Dockerfile; nil for none
+	placed bool       // the paths are relative to the root already
 }
 
 // build reads what a Dockerfile is built with.
@@ -53,8 +54,9 @@ func (d *devcontainerDecoder) resolveBuild() {
 	if d.built.from == nil {
 		return
 	}
-	dir := path.Dir(filepath.ToSlash(d.name))
-	b.Dockerfile, b.Context = path.Join(dir, b.Dockerfile), path.Join(dir, b.Context)
+	if dir := path.Dir(filepath.ToSlash(d.name)); !d.built.placed {
+		b.Dockerfile, b.Context = path.Join(dir, b.Dockerfile), path.Join(dir, b.Context)
+	}
 	for _, p := range []string{b.Dockerfile, b.Context} {
 		if !filepath.IsLocal(filepath.FromSlash(p)) {
 			d.warn(d.built.from, "the Dockerfile is ignored: %s is not in the repository", agentbox.Clip(p))

@@ -33,7 +33,7 @@ type devcontainerKey struct {
 
 const (
 	meansBuild   = "the image, made in a box; where that fails, the box has its own image and user"
-	meansCompose = "boxes run no Compose file: list its services in agentbox.yaml"
+	meansCompose = "image or build, environment, user and ports of its service; the others are not started"
 	meansEditor  = "nothing: it is for editors"
 	meansMachine = "nothing: root in a box is not restricted"
 )
@@ -56,9 +56,9 @@ func devcontainerKeys() []devcontainerKey {
 		{"build.options", approximated, "the image is made by buildah, without them", nil},
 		{"dockerFile", honoured, meansBuild, (*devcontainerDecoder).dockerfile},
 		{"context", honoured, meansBuild, (*devcontainerDecoder).context},
-		{"dockerComposeFile", refused, meansCompose, nil},
-		{"service", refused, meansCompose, nil},
-		{"runServices", refused, meansCompose, nil},
+		{"dockerComposeFile", approximated, meansCompose, (*devcontainerDecoder).composeFile},
+		{"service", honoured, meansCompose, (*devcontainerDecoder).composeService},
+		{"runServices", refused, "a box starts no other services of a Compose file", nil},
 		{"features", approximated, "packages and `toolchain` of an `apt:` image, beside what a box has anyway", (*devcontainerDecoder).features},
 		{"overrideFeatureInstallOrder", honoured, "nothing: all packages are installed together", nil},
 		{"containerEnv", honoured, "`env`", (*devcontainerDecoder).env},
@@ -107,13 +107,14 @@ func devcontainerKeys() []devcontainerKey {
 // makes a warning where it can, because the file was written for other tools too.
 type devcontainerDecoder struct {
 	*decoder
-	base   string     // what the file applies to: a directory relative to root, "" for the root itself
-	folder string     // the workspace folder that the file names, below root; base without one
-	mount  string     // where the file wants the root
-	key    string     // that is being read
-	asUser *yaml.Node // names the user; nil for none
-	ports  map[agentbox.ConfiguredPort]bool
-	built  unresolved
+	base    string     // what the file applies to: a directory relative to root, "" for the root itself
+	folder  string     // the workspace folder that the file names, below root; base without one
+	mount   string     // where the file wants the root
+	key     string     // that is being read
+	asUser  *yaml.Node // names the user; nil for none
+	ports   map[agentbox.ConfiguredPort]bool
+	built   unresolved
+	compose composed
 }
 
 // parseDevcontainer parses a devcontainer.json. base is the directory that it applies to, relative
@@ -148,6 +149,7 @@ func (d *devcontainerDecoder) document(doc *yaml.Node) {
 	d.record(doc, known, func(k *yaml.Node) {
 		d.warn(k, "unknown key `%s` is ignored%s", agentbox.Clip(k.Value), yamlfile.Nearest(k.Value, keyNames(known)))
 	})
+	d.resolveCompose()
 	d.resolveBuild()
 	d.ownUser()
 }

@@ -87,7 +87,7 @@ func TestDevcontainerWithoutImage(t *testing.T) {
 		user     string
 		warnings []string
 	}{
-		`{"dockerComposeFile": "c.yml", "service": "app", "remoteUser": "1000"}`:             {nil, "rust  Cargo.toml", "", []string{"Compose", "Compose"}},
+		`{"dockerComposeFile": "c.yml", "service": "app", "remoteUser": "1000"}`:             {nil, "rust  Cargo.toml", "", []string{"the Compose file is ignored: cannot read c.yml"}},
 		`{"image": "${localEnv:IMAGE}"}`:                                                     {nil, "rust  Cargo.toml", "", []string{"`image` is ignored"}},
 		`{"features": {"ghcr.io/devcontainers/features/github-cli:1": {}}}`:                  {[]string{"gh"}, "rust  Cargo.toml", "", nil},
 		`{"features": {"git-lfs": "latest", "x/rust:1": {"version": "1.80"}}}`:               {[]string{"git-lfs"}, "rust 1.80 .devcontainer.json", "", nil},

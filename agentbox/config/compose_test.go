@@ -1,0 +1,129 @@
+package config
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+)
+
+// The box is the service that a devcontainer.json names, with what that file says itself first.
+func TestDevcontainerOfComposeFile(t *testing.T) {
+	root := write(t, map[string]string{
+		".devcontainer/devcontainer.json": `{"dockerComposeFile": ["../docker-compose.yml", "more.yml"], "service": "app", "containerEnv": {"B": "file"}}`,
+		"docker-compose.yml": `
+x-common: &common
+  environment: [A=1, "B=${B:-2}", HOST_ONLY, "C=$$HOME ${UNSET-}x${D:+y}", "E=${Q:-{a}}${F:-${G:-g}}"]
+services:
+  app:
+    <<: *common
+    build: {context: ., dockerfile: docker/Dockerfile, target: "${TARGET:-dev}", args: {VARIANT: 3, USER: }}
+    volumes: ["..:/workspaces:cached"]
+    depends_on: [db]
+    init: true
+    ports: ["8080:80", 3000, "127.0.0.1:5000:5001/tcp", {target: 9000, published: 9001}]
+  db: {image: "postgres:16"}
+`,
+		".devcontainer/more.yml": "services:\n  app:\n    user: \"1001:1001\"\n    environment: {A: two}\n    command: sleep infinity\n  redis: {image: redis}\n",
+	})
+	c, err := Load(context.Background(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Build{Dockerfile: "docker/Dockerfile", Context: ".", Target: "dev", Args: map[string]string{"VARIANT": "3"}}
+	if b := c.Build; b == nil || b.Dockerfile != want.Dockerfile || b.Context != want.Context || b.Target != want.Target || !maps.Equal(b.Args, want.Args) {
+		t.Errorf("%+v", b)
+	}
+	if env := map[string]string{"A": "two", "B": "file", "C": "$HOME x", "E": "{a}g"}; !maps.Equal(c.Env, env) {
+		t.Errorf("%q", c.Env)
+	}
+	if ports := []agentbox.ConfiguredPort{{Box: 80, Host: 8080}, {Box: 3000, Host: 3000}, {Box: 5001, Host: 5000}, {Box: 9000, Host: 9001}}; !slices.Equal(c.Ports, ports) {
+		t.Errorf("%v", c.Ports)
+	}
+	all := strings.Join(c.Warnings, "\n")
+	for _, want := range []string{
+		"of service app is ignored: command, volumes", "not started of the Compose file: db, redis", "variable `HOST_ONLY` of service app is left out", `"1001" is not a user name`,
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	if len(c.Warnings) != 4 {
+		t.Errorf("%q", c.Warnings)
+	}
+}
+
+// Paths are relative to the first Compose file, whatever has the devcontainer.json.
+func TestComposePaths(t *testing.T) {
+	for compose, want := range map[string]string{
+		"services: {app: {image: debian:12, user: dev}}":                   "debian:12",
+		"services: {app: {image: 'x/y:${TAG:-1}'}}":                        "x/y:1",
+		"services: {app: {build: svc}}":                                    "deploy/svc/Dockerfile in deploy/svc",
+		"services: {app: {build: {dockerfile: D}}}":                        "deploy/D in deploy",
+		"services: {app: {build: {context: ../.., dockerfile: deploy/D}}}": "",
+		"services: {app: {build: {dockerfile_inline: FROM a}}}":            "",
+		"services: {other: {image: a}}":                                    "",
+		"services: [app]":                                                  "",
+		"services: {app: {environment: 7, image: b}}":                      "",
+		"a: &a [*a]": "",
+		"":           "",
+		"services: {app: {image: \"a\\u001b[31mb\"}}":                              "",
+		"services: {app: {image: '${IMAGE}:${TAG:?}', environment: ['A=$X', B=]}}": "",
+	} {
+		root := write(t, map[string]string{".devcontainer/api/devcontainer.json": `{"dockerComposeFile": "../../deploy/c.yml", "service": "app"}`, "deploy/c.yml": compose})
+		c, err := LoadAt(context.Background(), Place{Directory: root, Devcontainer: "api"})
+		if err != nil {
+			t.Errorf("%s: %v", compose, err)
+			continue
+		}
+		got := c.Image
+		if c.Build != nil {
+			got = c.Build.Dockerfile + " in " + c.Build.Context
+		}
+		if strings.HasPrefix(got, "apt:") {
+			got = ""
+		}
+		if got != want || want == "" && len(c.Warnings) == 0 {
+			t.Errorf("%s: %q, %q", compose, got, c.Warnings)
+		}
+		for _, w := range c.Warnings {
+			if w != agentbox.Printable(w) {
+				t.Errorf("%s: %q", compose, w)
+			}
+		}
+	}
+}
+
+// A link does not lead out of the repository.
+func TestComposeFileBehindLink(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "c.yml")
+	if err := os.WriteFile(outside, []byte("services: {app: {image: secret}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root := write(t, map[string]string{".devcontainer.json": `{"dockerComposeFile": "c.yml", "service": "app"}`})
+	if err := os.Symlink(outside, filepath.Join(root, "c.yml")); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(context.Background(), root)
+	if err != nil || !strings.HasPrefix(c.Image, "apt:") || len(c.Warnings) != 1 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func FuzzCompose(f *testing.F) {
+	f.Add([]byte("services: {app: {image: a, build: {context: ., args: [A=1]}, environment: [A, B=$C], ports: ['1:2', {target: 3}], user: a}, db: {}}"))
+	f.Add([]byte("services: {app: {environment: {A: 1, B: }, build: x}}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		root := t.TempDir()
+		if err := os.WriteFile(filepath.Join(root, "c.yml"), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := parseDevcontainer([]byte(`{"dockerComposeFile": "c.yml", "service": "app"}`), source{name: ".devcontainer.json", root: root, home: "/h"}, "")
+		check(t, c, err)
+	})
+}
