@@ -149,7 +149,7 @@ func (f *Face) metrics(r *http.Request, c caller) (int, any, error) {
 	}}, nil
 }
 
-// listing serves a list by pages. next is the ID of the last one of the page before.
+// listing serves a list by pages, the newest first. nextToken is the ID of the last one of the page before.
 func (f *Face) listing(list func(*http.Request, caller) ([]agentbox.Box, func(agentbox.Box) map[string]any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		f.withKey(func(r *http.Request, c caller) (int, any, error) {
@@ -158,7 +158,7 @@ func (f *Face) listing(list func(*http.Request, caller) ([]agentbox.Box, func(ag
 				return 0, nil, err
 			}
 			query := r.URL.Query()
-			if query.Get("order") == "desc" {
+			if query.Get("order") != "asc" {
 				slices.Reverse(all)
 			}
 			if after := query.Get("nextToken"); after != "" {
