@@ -142,7 +142,10 @@ func (f *Face) findSigned(ctx context.Context, method string, query url.Values, 
 		if err != nil || subtle.ConstantTimeCompare([]byte(query.Get("signature")), []byte(signature(method, query, text))) != 1 {
 			continue
 		}
-		_, token, err := f.seal(ctx, owner, b.ID.String()) // it may have been removed since
+		_, token, err := f.seal(ctx, owner, b.ID.String())
+		if agentbox.CodeOf(err) == agentbox.NotFound { // the token was removed since
+			err = errDenied
+		}
 		return admitted{token, b.ID.String()}, err
 	}
 	if err == nil {

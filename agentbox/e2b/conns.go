@@ -31,7 +31,7 @@ type connection struct {
 	err    error
 	client *ssh.Client
 	box    api.Connection
-	names  sync.Map // of users and groups, by the file that has them
+	texts  sync.Map // of files that name users and groups
 	uses   int
 	idle   *time.Timer
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,9 +35,10 @@ type fake struct {
 	url  string
 	ends chan string // boxes that were removed or paused
 
-	mu    sync.Mutex
-	boxes []agentbox.Box
-	asked []string
+	mu      sync.Mutex
+	removed string // a token
+	boxes   []agentbox.Box
+	asked   []string
 }
 
 func (f *fake) Check(_ context.Context, text string) (api.Token, error) {
@@ -47,7 +49,9 @@ func (f *fake) Check(_ context.Context, text string) (api.Token, error) {
 }
 
 func (f *fake) Seal(_ context.Context, id, text string) (api.Seal, error) {
-	if id != "mine" && id != "theirs" {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if id != "mine" && id != "theirs" || id == f.removed {
 		return api.Seal{}, agentbox.Errorf(agentbox.NotFound, "there is no token %q", id)
 	}
 	return api.Seal{Token: api.Token{ID: id, Scope: api.ScopeRun}, Seal: "sealed " + id + " " + text}, nil
@@ -74,7 +78,16 @@ func (f *fake) Dial(_ context.Context, _ api.Token, ref api.BoxRef, _ string) (a
 	if err != nil {
 		return api.Connection{}, nil, err
 	}
-	return api.Connection{Dir: f.dir, User: "agent"}, ssh.NewClient(conn, chans, reqs), nil
+	return api.Connection{Dir: f.dir, User: me()}, ssh.NewClient(conn, chans, reqs), nil
+}
+
+// me is the user of this process: that of the fake box.
+func me() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
 }
 
 func (f *fake) serveSSH(conn net.Conn) {
@@ -387,6 +400,7 @@ func TestFiles(t *testing.T) {
 		{"Move", map[string]any{"source": "a", "destination": "b"}, connect.CodeNotFound},
 		{"ListDir", map[string]any{"path": "d/new/a"}, connect.CodeInvalidArgument},
 		{"ListDir", map[string]any{"path": "d", "depth": 2}, 0},
+		{"Stat", map[string]any{"path": "~"}, 0},
 		{"Remove", map[string]any{"path": "d"}, 0},
 		{"Remove", map[string]any{"path": "d"}, 0},
 		{"ListDir", map[string]any{"path": "d"}, connect.CodeNotFound},
@@ -424,6 +438,15 @@ func TestSignedURL(t *testing.T) {
 			t.Errorf("with %s %s: %d", name, value, status)
 		}
 	}
+	f.mu.Lock()
+	f.removed = "mine"
+	f.mu.Unlock()
+	if status := get(query); status != 401 {
+		t.Errorf("of a token that was removed: %d", status)
+	}
+	f.mu.Lock()
+	f.removed = ""
+	f.mu.Unlock()
 	old := url.Values{"path": {"a"}, "signature_expiration": {"1"}}
 	old.Set("signature", signature("GET", old, sb.EnvdAccessToken))
 	if status := get(old); status != 401 {
@@ -544,7 +567,7 @@ func TestReadMetadata(t *testing.T) {
 
 // What comes from outside is refused or read, and nothing else.
 func FuzzRequest(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"process":{"pid":1},"signal":9}`, `{"process":{"cmd":"x","envs":{"A":"b"}},"pty":{"size":{"cols":1}}}`, "a=b&c=%25", "root:x:0:0:root", "Basic cm9vdDo=", `form-data; name="file"; filename="a/b"`, "3000-0102030405ff.localhost:1"} {
+	for _, seed := range []string{"", "{}", `{"process":{"pid":1},"signal":9}`, `{"process":{"cmd":"x","envs":{"A":"b"}},"pty":{"size":{"cols":1}}}`, "a=b&c=%25", "root:x:0:0:root:/root:/bin/sh", "Basic cm9vdDo=", `form-data; name="file"; filename="a/b"`, "3000-0102030405ff.localhost:1"} {
 		f.Add([]byte(seed))
 	}
 	_, face, _ := open(f)
@@ -558,10 +581,11 @@ func FuzzRequest(f *testing.F) {
 			_, _ = specOf(&st, api.Connection{Dir: "/workspace"}, "")
 		}
 		_, _ = readMetadata(string(b))
-		for number, name := range readNames(string(b)) {
-			if strings.ContainsAny(number+name, ":\n") {
-				t.Errorf("%q %q", number, name)
-			}
+		if name := nameIn(string(b), "0"); strings.ContainsAny(name, ":\n") {
+			t.Errorf("%q", name)
+		}
+		if a, err := accountOf(string(b), "root"); err == nil && (a.uid < 0 || a.gid < 0 || !filepath.IsAbs(a.home)) {
+			t.Errorf("%+v", a)
 		}
 		_ = userOf(http.Header{"Authorization": {string(b)}})
 		_ = partName(string(b))

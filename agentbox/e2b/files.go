@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -23,14 +24,14 @@ func (f *Face) filesystem() {
 	call(f.inner, service+"ListDir", withFiles(f, listDir))
 	call(f.inner, service+"MakeDir", withFiles(f, func(_ context.Context, fs files, req *pathRequest) (*entryResponse, error) {
 		at := fs.at(req.Path)
-		if err := fs.MakeDir(at); err != nil {
+		if err := fs.owned(at, true, func() error { return fs.MakeDir(at) }); err != nil {
 			return nil, err
 		}
 		return fs.describe(at)
 	}))
 	call(f.inner, service+"Move", withFiles(f, func(_ context.Context, fs files, req *moveRequest) (*entryResponse, error) {
 		to := fs.at(req.Destination)
-		if err := fs.Move(fs.at(req.Source), to); err != nil {
+		if err := fs.owned(to, false, func() error { return fs.Move(fs.at(req.Source), to) }); err != nil {
 			return nil, err
 		}
 		return fs.describe(to)
@@ -45,24 +46,56 @@ func (f *Face) filesystem() {
 	f.inner.Handle(service+"WatchDir", connect.NewServerStreamHandler(service+"WatchDir", f.watch, options...))
 }
 
-// files are those of a sandbox, as a user sees them.
+// files are those of a sandbox. As in E2B, root reads and writes them, so that a program can write
+// anywhere, and what is made is the user's.
 type files struct {
 	*environment.Files
 	conn *connection
+	user account
 }
 
 // openFiles opens the files of a sandbox. The caller calls done.
-func (f *Face) openFiles(ctx context.Context, s session, user string) (files, func(), error) {
-	conn, release, err := f.conns.open(ctx, s, user)
+func (f *Face) openFiles(ctx context.Context, s session, user string) (fs files, done func(), err error) {
+	conn, release, err := f.conns.open(ctx, s, "root")
 	if err != nil {
-		return files{}, nil, err
+		return fs, nil, err
 	}
-	opened, err := environment.OpenFiles(ctx, conn.client, "")
-	if err != nil {
+	if user == "" || user == "user" {
+		user = conn.box.User
+	}
+	fs.conn = conn
+	if fs.Files, err = environment.OpenFiles(ctx, conn.client, ""); err != nil {
 		release()
-		return files{}, nil, err
+		return fs, nil, err
 	}
-	return files{opened, conn}, func() { opened.Close(); release() }, nil
+	done = func() { fs.Close(); release() }
+	if fs.user, err = accountOf(fs.text("/etc/passwd"), user); err != nil {
+		done()
+		return fs, nil, err
+	}
+	return fs, done, nil
+}
+
+// owned does what makes a file, and makes the new directories above it the user's; with self also the
+// file.
+func (fs files) owned(at string, self bool, do func() error) error {
+	var made []string
+	if self {
+		made = append(made, at)
+	}
+	for dir := path.Dir(at); dir != "/"; dir = path.Dir(dir) {
+		if _, err := fs.Lstat(dir); err == nil {
+			break
+		}
+		made = append(made, dir)
+	}
+	err := do()
+	for _, name := range made {
+		if err == nil {
+			err = fs.Chown(name, fs.user.uid, fs.user.gid)
+		}
+	}
+	return err
 }
 
 func withFiles[Req, Resp any](f *Face, do func(context.Context, files, *Req) (*Resp, error)) func(context.Context, session, http.Header, *Req) (*Resp, error) {
@@ -80,9 +113,7 @@ func withFiles[Req, Resp any](f *Face, do func(context.Context, files, *Req) (*R
 // user's home.
 func (fs files) at(name string) string {
 	if name == "~" || strings.HasPrefix(name, "~/") {
-		if home, err := fs.Home(); err == nil {
-			return path.Join(home, name[1:])
-		}
+		return path.Join(fs.user.home, name[1:])
 	}
 	if path.IsAbs(name) {
 		return path.Clean(name)
@@ -136,29 +167,51 @@ func kindOf(e environment.Entry) string {
 // maxNames bounds what is read of the box's list of users.
 const maxNames = 1 << 20
 
-// nameOf is the name of a user or group, or the number of one without.
-func (fs files) nameOf(file string, id uint32) string {
-	names, ok := fs.conn.names.Load(file)
+// text is a small file of the box, as it was when the connection was new; "" if there is none.
+func (fs files) text(name string) string {
+	text, ok := fs.conn.texts.Load(name)
 	if !ok {
-		text, _, _ := fs.ReadPart(file, 0, maxNames)
-		names, _ = fs.conn.names.LoadOrStore(file, readNames(string(text)))
+		b, _, _ := fs.ReadPart(name, 0, maxNames)
+		text, _ = fs.conn.texts.LoadOrStore(name, string(b))
 	}
-	number := strconv.FormatUint(uint64(id), 10)
-	if name := names.(map[string]string)[number]; name != "" {
-		return name
-	}
-	return number
+	return text.(string)
 }
 
-// readNames reads /etc/passwd or /etc/group: names by number.
-func readNames(text string) map[string]string {
-	names := map[string]string{}
+// nameOf is the name of a user or group in /etc/passwd or /etc/group, or the number of one without.
+func (fs files) nameOf(file string, id uint32) string {
+	number := strconv.FormatUint(uint64(id), 10)
+	return cmp.Or(nameIn(fs.text(file), number), number)
+}
+
+func nameIn(text, number string) string {
 	for line := range strings.SplitSeq(text, "\n") {
-		if field := strings.SplitN(line, ":", 4); len(field) > 2 && names[field[2]] == "" {
-			names[field[2]] = agentbox.Printable(field[0])
+		if field := strings.SplitN(line, ":", 4); len(field) > 2 && field[2] == number {
+			return agentbox.Printable(field[0])
 		}
 	}
-	return names
+	return ""
+}
+
+// account is a user of the box.
+type account struct {
+	uid, gid int
+	home     string
+}
+
+// accountOf finds a user in the text of /etc/passwd.
+func accountOf(text, user string) (account, error) {
+	for line := range strings.SplitSeq(text, "\n") {
+		field := strings.Split(line, ":")
+		if len(field) < 6 || field[0] != user {
+			continue
+		}
+		uid, uidErr := strconv.ParseUint(field[2], 10, 31)
+		gid, gidErr := strconv.ParseUint(field[3], 10, 31)
+		if uidErr == nil && gidErr == nil && path.IsAbs(field[5]) {
+			return account{int(uid), int(gid), field[5]}, nil
+		}
+	}
+	return account{}, agentbox.Errorf(agentbox.Invalid, "there is no user %.40q in the sandbox", user)
 }
 
 // written is what an upload answers of each file.
@@ -173,5 +226,5 @@ func (fs files) write(name string, content io.Reader) (written, error) {
 		return written{}, agentbox.Errorf(agentbox.Invalid, "no path given")
 	}
 	at := fs.at(name)
-	return written{path.Base(at), "file", at}, fs.WriteWhole(at, content, 0)
+	return written{path.Base(at), "file", at}, fs.owned(at, true, func() error { return fs.WriteWhole(at, content, 0) })
 }

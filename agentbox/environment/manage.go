@@ -18,15 +18,6 @@ type Entry struct {
 	Target   string // of a symbolic link, as a path from the root
 }
 
-// Home is the directory in which a session of the user begins.
-func (f *Files) Home() (string, error) {
-	dir, err := f.sftp.Getwd()
-	if err != nil {
-		return "", f.failure("find", "the home directory", err)
-	}
-	return dir, nil
-}
-
 // Lstat describes a file; a link is not followed.
 func (f *Files) Lstat(name string) (Entry, error) {
 	info, err := f.sftp.Lstat(name)
@@ -122,6 +113,14 @@ func (f *Files) RemoveAll(name string) error {
 	f.guard.begin()
 	if err := f.sftp.RemoveAll(name); err != nil {
 		return f.failure("remove", name, err)
+	}
+	return nil
+}
+
+// Chown gives a file to a user of the environment. Only root may.
+func (f *Files) Chown(name string, uid, gid int) error {
+	if err := f.sftp.Chown(name, uid, gid); err != nil {
+		return f.failure("give away", name, err)
 	}
 	return nil
 }
