@@ -187,6 +187,9 @@ func (f *Face) send(ctx context.Context, h http.Header, stream *connect.ServerSt
 		if ctx.Err() != nil {
 			return ctx.Err() // Connect makes its code of it
 		}
+		if agentbox.CodeOf(err) == agentbox.Unavailable {
+			err = agentbox.Classify(agentbox.Unavailable, "the sandbox was killed or reached its end of life, or was paused, while the process ran")
+		}
 		return asConnect(err)
 	}
 	ended()
