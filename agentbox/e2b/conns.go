@@ -75,6 +75,15 @@ func (c *connections) open(ctx context.Context, s session, user string) (conn *c
 	return conn, release, nil
 }
 
+// warm logs in to a new sandbox while its program does not ask for anything yet.
+func (f *Face) warm(s session) {
+	f.work.Go(func() {
+		if _, release, err := f.conns.open(context.Background(), s, ""); err == nil {
+			release()
+		}
+	})
+}
+
 // login makes a connection, and forgets it when it has ended.
 func (c *connections) login(ctx context.Context, key connKey, s session, conn *connection) {
 	conn.box, conn.client, conn.err = c.dial(ctx, s.grant, refTo(s.box), key.user)

@@ -118,6 +118,7 @@ func (f *Face) create(r *http.Request, c caller) (int, any, error) {
 	}
 	b, err := f.make(r.Context(), c, req, ofCaller(c, kindSandbox, labels))
 	if err == nil {
+		f.warm(session{c, b})
 		seconds := defaultSeconds
 		if req.Timeout != nil {
 			seconds = *req.Timeout

@@ -121,7 +121,8 @@ type load struct {
 	millis int64
 }
 
-// metrics are of now; the processor's since they were last asked for.
+// metrics are of now, if that is in the time that is asked about; the processor's since they were last
+// asked for.
 func (f *Face) metrics(r *http.Request, c caller) (int, any, error) {
 	b, err := found(r, c)
 	if err != nil {
@@ -132,6 +133,13 @@ func (f *Face) metrics(r *http.Request, c caller) (int, any, error) {
 		return http.StatusOK, []any{}, err
 	}
 	now, use := time.Now().UTC(), measured[0].Usage
+	query := r.URL.Query()
+	if at, err := strconv.ParseInt(query.Get("start"), 10, 64); err == nil && at > now.Unix()+1 {
+		return http.StatusOK, []any{}, nil
+	}
+	if at, err := strconv.ParseInt(query.Get("end"), 10, 64); err == nil && at < now.Unix()-1 {
+		return http.StatusOK, []any{}, nil
+	}
 	f.mu.Lock()
 	last, ok := f.loads[b.ID]
 	if !ok || last.millis > use.CPUMillis {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/pkg/sftp"
 
@@ -46,8 +48,8 @@ func (f *Files) entry(name string, info fs.FileInfo) Entry {
 // maxEntries bounds what one List returns.
 const maxEntries = 200_000
 
-// List returns what is below a directory, depth levels deep, each directory before what is in it. dir
-// itself may be a link.
+// List returns what is below a directory, depth levels deep, by name, each directory before what is in
+// it. dir itself may be a link.
 func (f *Files) List(ctx context.Context, dir string, depth int) ([]Entry, error) {
 	info, err := f.sftp.Stat(dir)
 	if err != nil {
@@ -64,6 +66,7 @@ func (f *Files) appendList(ctx context.Context, all []Entry, dir string, depth i
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, info := range infos {
 		if len(all) == maxEntries {
 			return nil, agentbox.Errorf(agentbox.Invalid, "%s has more than %d files", dir, maxEntries).WithHint("list fewer levels")
