@@ -18,7 +18,12 @@ const endAgain = time.Minute
 func (f *Face) endSandboxes(ctx context.Context) {
 	for {
 		next := until(math.MaxInt)
-		for _, b := range f.running(ctx) {
+		all, err := f.running(ctx)
+		if err != nil && ctx.Err() == nil {
+			f.Log.Warn("cannot list the sandboxes", "error", err)
+			next = time.Now().Add(endAgain)
+		}
+		for _, b := range all {
 			at := endOf(b)
 			if !at.After(time.Now()) {
 				err := f.end(ctx, b)
@@ -45,23 +50,20 @@ func (f *Face) endSandboxes(ctx context.Context) {
 }
 
 // running are the sandboxes of all callers whose time passes.
-func (f *Face) running(ctx context.Context) (out []agentbox.Box) {
-	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRead})
+func (f *Face) running(ctx context.Context) (out []agentbox.Box, err error) {
+	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b ends", Scope: api.ScopeRead})
 	defer done()
 	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{Labels: map[string]string{labelKind: kindSandbox}}, nil)
-	if err != nil && ctx.Err() == nil {
-		f.Log.Warn("cannot list the sandboxes", "error", err)
-	}
 	for _, b := range all {
 		if b.Labels[labelPaused] == "" {
 			out = append(out, b)
 		}
 	}
-	return out
+	return out, err
 }
 
 func (f *Face) end(ctx context.Context, b agentbox.Box) error {
-	acting, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRun})
+	acting, ctx, done := f.as(ctx, api.Token{ID: "e2b ends", Scope: api.ScopeRun})
 	defer done()
 	if b.Labels[labelPause] == "" {
 		return acting.Remove(ctx, b.ID.String())
