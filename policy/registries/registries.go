@@ -87,13 +87,15 @@ func FromTools(ctx context.Context, m Machine) (found []Found, answered bool) {
 }
 
 // Variables are what tells the tools of a box to use the registries of this machine, by name of the
-// variable. Of two that were found for one the first counts. A value with credentials in it is left
+// variable. Of two that were found for one the first counts. Users and passwords in a value are left
 // out: that is what secrets are for. This machine's own loopback has another name in a box.
 func Variables(found []Found) map[string]string {
 	env := map[string]string{}
 	for _, f := range found {
-		if _, set := env[f.Variable]; f.Variable != "" && !set && !strings.Contains(f.Value, "@") {
-			env[f.Variable] = RewriteLoopback(f.Value)
+		if _, set := env[f.Variable]; f.Variable != "" && !set {
+			if value := userinfo().ReplaceAllString(f.Value, "://"); !strings.Contains(value, "@") {
+				env[f.Variable] = RewriteLoopback(value)
+			}
 		}
 	}
 	// Yarn since version 2 reads nothing of npm's, and all of them serve the same packages.
@@ -102,6 +104,9 @@ func Variables(found []Found) map[string]string {
 	}
 	return env
 }
+
+// userinfo matches a user and a password at the start of a URL, up to the last @ before its path.
+var userinfo = agentbox.Pattern(`://[^/\s,|]*@`)
 
 // loopback matches the start of a URL that leads to this machine itself.
 var loopback = agentbox.Pattern(`://(localhost|127\.[0-9.]+|\[::1\])([:/,;"\s]|$)`)

@@ -75,7 +75,7 @@ func TestVariablesAndProxiesForBoxes(t *testing.T) {
 	got := Variables(slices.Concat(FromFiles(m), tools(m)))
 	want := map[string]string{
 		"GOPROXY": "http://host.agentbox.internal:3000|https://goproxy.example,direct", "NPM_CONFIG_REGISTRY": "https://npm.example/",
-		"YARN_NPM_REGISTRY_SERVER": "https://npm.example/", "PIP_EXTRA_INDEX_URL": "https://extra.example/simple",
+		"YARN_NPM_REGISTRY_SERVER": "https://npm.example/", "PIP_EXTRA_INDEX_URL": "https://extra.example/simple", "PIP_INDEX_URL": "https://pip.example/simple",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("variables %q, want %q", got, want)

@@ -18,10 +18,11 @@ type Kind string
 
 // The kinds, as the first word of a reference.
 const (
-	Env     Kind = "env"     // a variable of the user who runs `agentbox up`
-	File    Kind = "file"    // a file of the host, read at each use; PATH#KEY.KEY is a value in a JSON file
-	Command Kind = "command" // a program of the host, run at each use: it speaks as git credential helpers do, or prints the value
-	Keyring Kind = "keyring" // the system's keyring (Secret Service, Keychain)
+	Env       Kind = "env"     // a variable of the user who runs `agentbox up`
+	File      Kind = "file"    // a file of the host, read at each use; PATH#KEY.KEY is a value in a JSON file
+	LoginFile Kind = "login"   // PATH#HOST: the password or token for a host in a tool's file below the home; see Logins
+	Command   Kind = "command" // a program of the host, run at each use: it speaks as git credential helpers do, or prints the value
+	Keyring   Kind = "keyring" // the system's keyring (Secret Service, Keychain)
 )
 
 // Reference is where a value is kept. Its text is KIND:OF, in JSON too; for Keyring, :OF may be
@@ -39,14 +40,14 @@ func Parse(s string) (Reference, error) {
 	r := Reference{Kind(kind), of}
 	switch r.Kind {
 	case Env, Command:
-	case File:
+	case File, LoginFile:
 		if !filepath.IsAbs(of) {
 			return r, fmt.Errorf("%q is not an absolute path", of)
 		}
 	case Keyring:
 		return r, nil
 	default:
-		return r, fmt.Errorf("%q is not a source of secrets: env:VARIABLE, file:PATH, command:LINE or keyring", s)
+		return r, fmt.Errorf("%q is not a source of secrets: env:VARIABLE, file:PATH, login:PATH#HOST, command:LINE or keyring", s)
 	}
 	if strings.TrimSpace(of) == "" {
 		return r, fmt.Errorf("%q does not say which: %s:…", s, kind)
@@ -125,6 +126,12 @@ func (r Reference) get(ctx context.Context, a Purpose) (string, error) {
 			return "", err
 		}
 		return readJSON(home, path, keys)
+	case LoginFile:
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		return readLogin(home, r.Target)
 	case Command:
 		return run(ctx, r.Target, a.Host)
 	case Keyring:
