@@ -158,6 +158,11 @@ func (a *app) doctorCommand() *cli.Command {
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			req.Isolation = agentbox.Isolation(os.Getenv(isolationEnv))
 			report, err := call(ctx, a, api.Doctor, req)
+			if err == nil && a.host == "" {
+				var check api.Check
+				check, err = a.checkAgents(ctx)
+				report.Checks = append(report.Checks, check)
+			}
 			if err == nil {
 				err = a.printChecks(report)
 			}

@@ -20,7 +20,7 @@ import (
 func (a *app) secretCommand() *cli.Command {
 	return &cli.Command{
 		Name: "secret", Category: catPolicy, Usage: "credentials that boxes can use but never see",
-		Commands: []*cli.Command{a.secretSet(), a.secretLs(), a.secretRm()},
+		Commands: []*cli.Command{a.secretSet(), a.secretImport(), a.secretLs(), a.secretRm()},
 	}
 }
 
@@ -33,8 +33,9 @@ func (a *app) secretSet() *cli.Command {
 	return &cli.Command{
 		Name: "set", Usage: "configure a credential: where its value is stored, and where it may be sent", ArgsUsage: "NAME",
 		Description: "Boxes get a placeholder in the variable NAME. In requests to the hosts of --to, agentbox replaces the placeholder by the value.\n" +
-			"Sources: env:VARIABLE; file:PATH, or file:PATH#KEY.KEY for a value in a JSON file below your home; command:LINE, which prints the\n" +
-			"value or answers like a git credential helper; keyring, which asks for the value and stores it in the keyring.",
+			"Sources: env:VARIABLE; file:PATH, or file:PATH#KEY.KEY for a value in a JSON file below your home; login:PATH#HOST for the password\n" +
+			"or token of a host in .netrc, .npmrc or a file with URLs that have one; command:LINE, which prints the value or\n" +
+			"answers like a git credential helper; keyring, which asks for the value and stores it in the keyring.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "`SOURCE` of the value", Value: "keyring", Destination: &from},
 			&cli.StringSliceFlag{Name: "to", Usage: "a `RULE` for where it may be sent, such as https://api.example.com; http:// allows unencrypted connections; can be repeated", Destination: &req.To},

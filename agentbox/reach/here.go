@@ -34,6 +34,9 @@ func Find(build string) (Here, error) {
 // Dir is the home, for people and for other programs.
 func (h Here) Dir() string { return h.home.Dir }
 
+// Agents is the directory of the user's own profiles of agents.
+func (h Here) Agents() string { return h.home.Agents() }
+
 // Environ is what another program needs in its environment to find the same home, as NAME=VALUE; nil
 // for the default home.
 func (h Here) Environ() []string {
