@@ -6,18 +6,18 @@ import (
 )
 
 // coversHost reports whether the rule is about this destination. A wildcard covers names below it
-// and no bare addresses; * alone covers both. Neither covers HostName, which must be named.
+// and no bare addresses; * alone covers both. Neither covers a reserved name.
 func (r Rule) coversHost(f Flow) bool {
 	switch {
 	case r.Host == "*":
-		return f.Name != HostName
+		return !isReserved(f.Name)
 	case r.Prefix.IsValid():
 		return f.Name == "" && f.Addr.IsValid() && r.Prefix.Contains(f.Addr)
 	case f.Name == "":
 		return false
 	}
 	if base, ok := strings.CutPrefix(r.Host, "*."); ok {
-		return f.Name != HostName && strings.HasSuffix(f.Name, "."+base)
+		return !isReserved(f.Name) && strings.HasSuffix(f.Name, "."+base)
 	}
 	return f.Name == r.Host
 }

@@ -18,6 +18,13 @@ import (
 // covers it.
 const HostName = "host.agentbox.internal"
 
+// ToolsName is the name at which a box reaches the tool servers that the user registered on its host,
+// at port 80. It leads to no address, and must be named by a rule as HostName must.
+const ToolsName = "mcp.agentbox.internal"
+
+// isReserved tells whether a name means something on the host, so that no wildcard covers it.
+func isReserved(name string) bool { return name == HostName || name == ToolsName }
+
 // profile maps names as browsers do: case and width folded, then punycode. The characters of a host
 // name are checked afterwards, on the result.
 var profile = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.CheckHyphens(false), idna.StrictDomainName(false))

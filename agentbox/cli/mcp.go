@@ -20,8 +20,8 @@ import (
 func (a *app) mcpCommand() *cli.Command {
 	var scope string
 	return &cli.Command{
-		Name: "mcp", Category: catFaces, Usage: "serve boxes to an agent outside, by MCP on standard input and output",
-		Description: "An agent's program starts it. Its directory's checkout is what boxes are made of, unless a call names another.",
+		Name: "mcp", Category: catFaces, Usage: "serve boxes to an agent outside by MCP; or give boxes the MCP servers of this machine",
+		Description: "An agent's program starts it, and speaks on standard input and output. Its directory's checkout is what boxes are made of, unless a call names another.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "scope", Usage: "what the agent may do: read, run, or admin", Value: string(api.ScopeRun), Destination: &scope},
 		},
@@ -36,7 +36,7 @@ func (a *app) mcpCommand() *cli.Command {
 			client.Close()
 			return a.become("mcp", "-scope", scope)
 		},
-		Commands: []*cli.Command{a.mcpInstallCommand()},
+		Commands: []*cli.Command{a.mcpInstallCommand(), a.mcpAddCommand(), a.mcpLsCommand(), a.mcpRmCommand()},
 	}
 }
 

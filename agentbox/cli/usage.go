@@ -52,6 +52,7 @@ var argumentsBy = map[string]arguments{
 	"SCHEDULE":                         {1, 1, "one schedule", "agentbox task schedule ls lists them"},
 	"TOKEN":                            {1, 1, "one token", "agentbox mesh invite on a machine of the team prints one"},
 	"claude|codex|gemini":              {1, 1, "one of claude, codex, gemini", "for example: agentbox mcp install claude"},
+	"SERVER":                           {1, 1, "one MCP server", "agentbox mcp ls lists them"},
 	"ID|NAME":                          {1, 1, "one token", "agentbox token ls lists them"},
 	"PEER|NAME":                        {1, 1, "one machine", "agentbox mesh peers lists them"},
 	"URL|HOST[:PORT]":                  {1, 1, "one URL", "for example: agentbox policy check https://example.com/"},

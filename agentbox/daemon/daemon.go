@@ -68,6 +68,7 @@ type daemon struct {
 	artifacts  artifacts
 	checks     checks
 	hostDoctor doctor.Doctor
+	tooling    tools
 }
 
 // Run serves until ctx ends or a client asks it to stop. Boxes go on without it. It returns
@@ -98,6 +99,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.keepSources(ctx) })
 	work.Go(func() { d.schedules.Run(ctx) })
 	work.Go(func() { d.fleet.worker.Run(ctx) })
+	work.Go(func() { d.tooling.serve(ctx, cfg.Home.ToolsSocket(), cfg.Log) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
 	// The metrics come before the socket, so that a wrong address is an error at start.
@@ -163,6 +165,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		}, Log: cfg.Log,
 	})
 	d.schedules = d.newSchedules()
+	d.tooling = d.newTools()
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.
 	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.contexts, d.dropMachines

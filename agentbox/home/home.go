@@ -16,6 +16,7 @@ import (
 //	ssh_config              what `ssh-config --install` has ~/.ssh/config include
 //	rates.yaml              the user's price table, see agentbox/cost
 //	tokens.json             the tokens of other programs, by their hashes; see agentbox/token
+//	mcp.json                MCP servers of this host for agents in boxes, see agentbox/toolgate
 //	agents/NAME.yaml        the user's own profiles of agents
 //	host/                   what drivers know about this host, and from which registries.json packages come
 //	host/toolchains/<key>.json  how a set of tools was installed, and the image that has it
@@ -43,6 +44,7 @@ import (
 //	lima-programs/<build>/  the program that runs it, unpacked
 //	run/                    sockets and locks: a directory, or a link into the runtime directory of the session
 //	run/daemon.sock         the API
+//	run/tools.sock          where supervisors pass on what boxes say to those servers
 //	run/<id>/               see Box
 //	hosts/<name>.json       another machine, see agentbox/reach; bin/ has what that one was brought
 //	run/h<name>/            the connection to it: that of ssh, and what is forwarded by it
@@ -143,6 +145,11 @@ func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }
 func (h Home) AuditLogs() string { return filepath.Join(h.Dir, "audit") }
 func (h Home) Run() string       { return filepath.Join(h.Dir, "run") }
 func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") }
+
+// ToolsSocket is where supervisors pass on what boxes say to the tool servers of the user, whose list
+// is in Tools. A connection begins with a line that names the box (package toolgate).
+func (h Home) ToolsSocket() string { return filepath.Join(h.Run(), "tools.sock") }
+func (h Home) Tools() string       { return filepath.Join(h.Dir, "mcp.json") }
 
 // Lima is the Lima home of this home's machine, LimaPrograms like Programs for what runs it.
 func (h Home) Lima() string         { return filepath.Join(h.Dir, "lima") }

@@ -29,6 +29,9 @@ type Config struct {
 	Resolve Resolver
 	// Proxy chooses this host's way out for requests and for TLS; nil means direct connections.
 	Proxy Proxy
+	// Tools connects to the tool servers of this host on behalf of the box: policy.ToolsName leads
+	// there. nil: there are none.
+	Tools func(context.Context) (net.Conn, error)
 	// Usage is called with the usage that a model's answer reports, and the model's name in it,
 	// where the traffic is decrypted. If it is set, servers are asked for codings that can be read
 	// here. It must not block; nil disables it.

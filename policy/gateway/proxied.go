@@ -72,7 +72,7 @@ func (ps *proxies) named(host string) *url.URL {
 
 // proxyFor returns the proxy of a flow; nil for none. This host is never reached through one.
 func (u *upstream) proxyFor(f policy.Flow, scheme string) (*url.URL, error) {
-	if u.g.cfg.Proxy == nil || f.Name == policy.HostName {
+	if u.g.cfg.Proxy == nil || f.Name == policy.HostName || f.Name == policy.ToolsName {
 		return nil, nil
 	}
 	return u.g.cfg.Proxy(&url.URL{Scheme: scheme, Host: net.JoinHostPort(f.Host(), strconv.Itoa(int(f.Port)))})

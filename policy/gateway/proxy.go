@@ -36,6 +36,7 @@ type call struct {
 	secrets *substitution
 	// status is the server's, 0 before it answered.
 	status atomic.Int64
+	note   atomic.Value // string: what the tool servers say that it was; nothing yet: none
 	// dialled is the address it went to, nil if it went nowhere.
 	dialled atomic.Pointer[netip.Addr]
 	refused atomic.Pointer[Refusal] // a placeholder in the body, found while it was sent
@@ -173,8 +174,14 @@ func (c *call) record() {
 	if status := c.status.Load(); status != 0 {
 		e.Reason += fmt.Sprintf("; answered %d", status)
 	}
+	if note, _ := c.note.Load().(string); note != "" {
+		e.Reason += "; " + agentbox.Clip(agentbox.Printable(note))
+	}
 	c.g.audit.record(e)
 }
+
+// toolHeader is by which the tool servers say what a request was (toolgate.NoteHeader).
+const toolHeader = "Agentbox-Tool"
 
 // newProxy carries requests and responses, each byte as it arrives: FlushInterval -1 holds nothing
 // back, because agents read streams.
@@ -248,6 +255,10 @@ func setTarget(u *url.URL, in *http.Request) {
 func modifyResponse(res *http.Response) error {
 	c := res.Request.Context().Value(callKey{}).(*call)
 	c.status.Store(int64(res.StatusCode))
+	if c.flow.Name == policy.ToolsName {
+		c.note.Store(res.Header.Get(toolHeader))
+		res.Header.Del(toolHeader)
+	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		// HTTP/2 has no upgrades, and a server must not change to a protocol that it was not asked
 		// for: the proxy would refuse that and go on with a connection on which nothing is checked

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -86,6 +87,9 @@ func (u *upstream) renew() { u.transport.Swap(u.newTransport()).CloseIdleConnect
 // addresses one after the other and joins their errors, with a *Refusal for a denied one. A proxy
 // carries only what is spoken to port 443, as most refuse all else.
 func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
+	if f.Name == policy.ToolsName {
+		return u.dialTools(ctx, network, f)
+	}
 	if network == "tcp" && f.Port == 443 {
 		p, err := u.proxyFor(f, "https")
 		if err != nil {
@@ -134,6 +138,29 @@ func (u *upstream) dial(ctx context.Context, network string, f policy.Flow) (net
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// dialTools connects to the tool servers. They have no address to decide about, only a name; a change
+// of policy that denies it ends the connection.
+func (u *upstream) dialTools(ctx context.Context, network string, f policy.Flow) (net.Conn, error) {
+	if u.g.cfg.Tools == nil || network != "tcp" || f.Port != 80 {
+		return nil, fmt.Errorf("%s has its tool servers at port 80, where there are any", f.Name)
+	}
+	c, err := u.g.cfg.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done, err := u.g.begin(u.g.outs, &activeFlow{flow: f, end: func() { _ = c.Close() }})
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	out := &outgoing{c, sync.OnceFunc(done)}
+	if v := u.g.rules().connect(f); !v.Allow { // it may have changed meanwhile
+		_ = out.Close()
+		return nil, u.g.deny(f, v)
+	}
+	return out, nil
 }
 
 // outgoing is an outgoing connection that changes of policy can find.

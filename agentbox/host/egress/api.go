@@ -60,6 +60,20 @@ func (ps *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proj
 	return root, p, err
 }
 
+// Project is the name of the project of a box, or of a checkout. The error is Forbidden for another
+// machine's box, which gets nothing that this one's user has.
+func (ps *Policies) Project(ctx context.Context, ref api.BoxRef) (string, error) {
+	if ref.Box == "" {
+		_, p, err := ps.projectOf(ctx, ref)
+		return p.Name, err
+	}
+	_, s, err := ps.Boxes.Find(ctx, ref)
+	if err == nil && s.Foreign {
+		err = agentbox.Errorf(agentbox.Forbidden, "the box is another machine's")
+	}
+	return ps.ScopeOf(s).Project.Name, err
+}
+
 // scopeOfRef is the scope of the named box, else of the checkout. A box keeps the document that it
 // was made or later put under; a checkout has what is approved now.
 func (ps *Policies) scopeOfRef(ctx context.Context, ref api.PolicyRef, root string) (Scope, error) {

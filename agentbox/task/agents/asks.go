@@ -16,6 +16,9 @@ func (p Profile) Asks() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, p.Name+" "+fmt.Sprintf(format, args...)) }
 	say("runs %s%s", p.Program, quoteWords(p.Flags))
+	if len(p.Tools) > 0 {
+		say("connects to the host's tools by%s", quoteWords(p.Tools))
+	}
 	if len(p.Prompt) > 0 {
 		say("works alone by%s", quoteWords(p.Prompt))
 	}

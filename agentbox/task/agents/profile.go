@@ -41,10 +41,13 @@ type Profile struct {
 	// Toolchain are the versions of the tools that the agent itself needs, by name.
 	Toolchain map[string]string `yaml:"toolchain"`
 	Env       map[string]string `yaml:"env"`
-	Hosts     []string          `yaml:"hosts"`    // rules: what the agent may reach besides
-	Private   []string          `yaml:"private"`  // HOST[:PORT] at private addresses that it may reach
-	Secrets   []Secret          `yaml:"secrets"`  // any one of them is enough; all that there are are used
-	Sessions  []string          `yaml:"sessions"` // directories below ~/ with the agent's conversations
+	// Tools are flags by which the agent connects to the host's tool servers. They are used if the
+	// project has any.
+	Tools    []string `yaml:"tools"`
+	Hosts    []string `yaml:"hosts"`    // rules: what the agent may reach besides
+	Private  []string `yaml:"private"`  // HOST[:PORT] at private addresses that it may reach
+	Secrets  []Secret `yaml:"secrets"`  // any one of them is enough; all that there are are used
+	Sessions []string `yaml:"sessions"` // directories below ~/ with the agent's conversations
 	// Save and Restore are commands of a shell in the box, as its user in the workspace, for an agent
 	// that keeps its conversations in a database: Save writes them as files below Sessions before
 	// these are kept, Restore takes them in once they are back.
@@ -163,7 +166,7 @@ func (p Profile) check() error {
 	if _, err := p.Needs(); err != nil {
 		bad("%w", err)
 	}
-	for _, l := range []int{len(p.Flags), len(p.Prompt), len(p.Env), len(p.Hosts), len(p.Private), len(p.Secrets), len(p.Sessions)} {
+	for _, l := range []int{len(p.Flags), len(p.Prompt), len(p.Tools), len(p.Env), len(p.Hosts), len(p.Private), len(p.Secrets), len(p.Sessions)} {
 		if l > maxList {
 			bad("a list has %d entries: %d at most", l, maxList)
 		}

@@ -3,11 +3,13 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync/atomic"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/home"
 	"agentbox/policy"
 	"agentbox/policy/gateway"
 	"agentbox/vmm/netstack"
@@ -26,16 +28,34 @@ type gate struct {
 var _ netstack.Handler = (*gate)(nil)
 
 // newGate makes the gate of a box that trusts ca. It follows the guard's policy.
-func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, log *slog.Logger) *gate {
+func newGate(ca *gateway.CA, g *guard, m *meter, b *accounting, tools dialTools, log *slog.Logger) *gate {
 	usage := func(model string, t agentbox.Tokens) {
 		if err := b.tokens(model, t); err != nil {
 			log.Warn("cannot record what a model has used", "error", err)
 		}
 	}
 	gw := gateway.New(gateway.Config{Policy: denyAll(), Values: g.resolver, CA: ca, Audit: g.record, Usage: usage,
-		Proxy: gateway.ProxyFromEnvironment()})
+		Proxy: gateway.ProxyFromEnvironment(), Tools: tools})
 	g.subscribe(gw.SetPolicy)
 	return &gate{gateway: gw, meter: m, accounting: b}
+}
+
+// dialTools connects to the daemon's tool servers for one box.
+type dialTools = func(context.Context) (net.Conn, error)
+
+// toolsOf says whose connection it is before anything of the box's, so that no box can speak for
+// another one. The daemon may be away for a moment.
+func toolsOf(h home.Home, box agentbox.BoxID) dialTools {
+	return func(ctx context.Context) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "unix", h.ToolsSocket())
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(c, box.String()+"\n"); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return c, nil
+	}
 }
 
 // close ends every flow and returns when all are recorded.

@@ -32,7 +32,7 @@ func newTestGuard(t *testing.T) (*guard, *gate, string) {
 		t.Fatal(err)
 	}
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
-	gt := newGate(ca, g, m, b, slog.New(slog.DiscardHandler))
+	gt := newGate(ca, g, m, b, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { gt.close(); g.close() })
 	return g, gt, dir
 }

@@ -87,7 +87,7 @@ func (s *Supervisor) greetGuest(ctx context.Context, become *place.Identity) err
 		return err
 	}
 	// It decides about everything that the guest sends, from the first packet on.
-	s.gate = newGate(ca, s.guard, s.meter, s.accounting, s.log)
+	s.gate = newGate(ca, s.guard, s.meter, s.accounting, toolsOf(home.Home{Dir: s.cfg.Home}, s.cfg.Box), s.log)
 	if err := s.connectNetwork(s.gate); err != nil {
 		return err
 	}
