@@ -208,7 +208,7 @@ func (a *app) verbs() []verb {
 		{"ls", a.lsCommand}, {"show", a.showCommand}, {"top", a.topCommand}, {"rm", a.rmCommand},
 		// These work inside a box.
 		{"enter", a.enterCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"jobs", a.jobsCommand}, {"shell", a.shellCommand}, {"cp", a.cpCommand},
-		{"diff", a.diffCommand}, {"pull", a.pullCommand}, {"check", a.checkCommand}, {"logs", a.logsCommand}, {"ports", a.portsCommand}, {"ssh", a.sshCommand},
+		{"diff", a.diffCommand}, {"pull", a.pullCommand}, {"check", a.checkCommand}, {"logs", a.logsCommand}, {"ports", a.portsCommand}, {"code", a.codeCommand}, {"ssh", a.sshCommand},
 		{"ssh-config", a.sshConfigCommand},
 		// These move a box from one state to another.
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"reset", a.resetCommand}, {"fork", a.forkCommand},

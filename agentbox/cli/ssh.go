@@ -120,24 +120,33 @@ func (a *app) sshConfigCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			var b strings.Builder
-			for _, box := range boxes {
-				settings, err := a.sshSettings(box.ID, box.Name, sshUser)
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(&b, "Host %s%s %s%s\n", box.Name, sshSuffix, box.ID, sshSuffix)
-				for _, s := range settings {
-					fmt.Fprintf(&b, "  %s %s\n", s[0], s[1])
-				}
+			config, err := a.sshConfig(boxes)
+			if err != nil {
+				return err
 			}
 			if install {
-				return a.installSSH(b.String())
+				return a.installSSH(config)
 			}
-			_, err = io.WriteString(a.stdout, b.String())
+			_, err = io.WriteString(a.stdout, config)
 			return err
 		},
 	}
+}
+
+// sshConfig is the configuration with which stock ssh reaches boxes.
+func (a *app) sshConfig(boxes []agentbox.Box) (string, error) {
+	var b strings.Builder
+	for _, box := range boxes {
+		settings, err := a.sshSettings(box.ID, box.Name, sshUser)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "Host %s%s %s%s\n", box.Name, sshSuffix, box.ID, sshSuffix)
+		for _, s := range settings {
+			fmt.Fprintf(&b, "  %s %s\n", s[0], s[1])
+		}
+	}
+	return b.String(), nil
 }
 
 // suffix tells the configuration for the boxes of another machine from that for those of this one.
