@@ -25,6 +25,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/mcp/...", "agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/api", "agentbox/agentbox/bounded", "agentbox/agentbox/client", "agentbox/policy"}, "its tools are a client like any other"},
 	{"agentbox/agentbox/e2b", "agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/api", "agentbox/agentbox/background", "agentbox/agentbox/client", "agentbox/agentbox/environment"}, "it is a client like any other, for another protocol"},
 	{"agentbox/agentbox/toolgate", "agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/api", "agentbox/agentbox/durable", "agentbox/policy/secrets"}, "what reads requests of boxes knows no boxes: who may use which server is asked through a function"},
+	{"agentbox/agentbox/telemetry", "agentbox/...", nil, "what is sent to a collector knows no boxes"},
 	{"agentbox/agentbox/client", "agentbox/...", []string{"agentbox/agentbox", "agentbox/agentbox/api"}, "programs of others use it"},
 	{"agentbox/agentbox/door/...", "agentbox/agentbox/daemon", nil, "the door is a client of the daemon like the command line, with no state and no logic of boxes"},
 	{"agentbox/agentbox/door/...", "agentbox/agentbox/host/...", nil, "the door is a client of the daemon"},

@@ -33,6 +33,7 @@ import (
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/task/schedule"
 	"agentbox/agentbox/team/membership"
+	"agentbox/agentbox/telemetry"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -69,6 +70,7 @@ type daemon struct {
 	checks     checks
 	hostDoctor doctor.Doctor
 	tooling    tools
+	export     *telemetry.Exporter // nil: nobody collects
 }
 
 // Run serves until ctx ends or a client asks it to stop. Boxes go on without it. It returns
@@ -98,6 +100,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { d.keepSources(ctx) })
 	work.Go(func() { d.schedules.Run(ctx) })
+	work.Go(func() { d.export.Run(ctx, d.gather) })
 	work.Go(func() { d.fleet.worker.Run(ctx) })
 	work.Go(func() { d.tooling.serve(ctx, cfg.Home.ToolsSocket(), cfg.Log) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
@@ -145,7 +148,11 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	if err != nil {
 		return nil, errors.Join(err, shared.close())
 	}
-	d := &daemon{cfg: cfg, started: time.Now(), boxes: manager, shares: shared, sources: sources{hosting.Sources}, changes: changes}
+	export, err := telemetry.FromEnvironment(os.Getenv, cfg.Version, cfg.Log)
+	if err != nil {
+		cfg.Log.Error("nothing is sent to a collector of OpenTelemetry", "error", err)
+	}
+	d := &daemon{cfg: cfg, export: export, started: time.Now(), boxes: manager, shares: shared, sources: sources{hosting.Sources}, changes: changes}
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: manager.Kinds(), Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
@@ -166,6 +173,9 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	})
 	d.schedules = d.newSchedules()
 	d.tooling = d.newTools()
+	if d.export != nil {
+		d.queue.Ended = d.traceTask
+	}
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.
 	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.contexts, d.dropMachines

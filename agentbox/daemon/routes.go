@@ -24,17 +24,17 @@ func (d *daemon) handler() http.Handler {
 
 	// Boxes. Most calls go straight to the Manager or a part of it. Those that may also mean a task
 	// (diff, pull) look in the queue first.
-	api.Handle(mux, api.Up, boxes.Up)
+	api.Handle(mux, api.Up, traced(d.export, "up", boxes.Up))
 	api.Handle(mux, api.PlanUp, boxes.Plan)
 	api.Handle(mux, api.ListBoxes, boxes.List)
 	api.Handle(mux, api.ShowBox, boxes.Show)
-	api.Handle(mux, api.Connect, boxes.Connect)
-	api.Handle(mux, api.Pause, boxes.Pause)
-	api.Handle(mux, api.Resume, boxes.Resume)
-	api.Handle(mux, api.Fork, boxes.Fork)
+	api.Handle(mux, api.Connect, traced(d.export, "enter", boxes.Connect))
+	api.Handle(mux, api.Pause, traced(d.export, "pause", boxes.Pause))
+	api.Handle(mux, api.Resume, traced(d.export, "resume", boxes.Resume))
+	api.Handle(mux, api.Fork, traced(d.export, "fork", boxes.Fork))
 	api.Handle(mux, api.Checkpoint, boxes.Checkpoint)
 	api.Handle(mux, api.Rollback, boxes.Rollback)
-	api.Handle(mux, api.Reset, boxes.Reset)
+	api.Handle(mux, api.Reset, traced(d.export, "reset", boxes.Reset))
 	api.Handle(mux, api.Remove, boxes.Remove)
 	api.Handle(mux, api.Label, host.Label(boxes))
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)

@@ -74,6 +74,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 		q.Log.Error("cannot record how a task ended", "task", rec.ID, "error", err)
 		return
 	}
+	q.ended(rec.ID, r.Number)
 	if box != nil && result.Box == "" {
 		r.watch.setRemoving(r.BoxName)
 		q.announce()
@@ -103,6 +104,14 @@ func (r *run) runElsewhere(ctx context.Context) {
 	r.watch.begin(nil)
 	if err := r.q.Store.finish(r.rec.ID, r.Number, result); err != nil {
 		r.q.Log.Error("cannot record how a task ended", "task", r.rec.ID, "error", err)
+		return
+	}
+	r.q.ended(r.rec.ID, r.Number)
+}
+
+func (q *Queue) ended(id agentbox.TaskID, attempt int) {
+	if q.Ended != nil {
+		q.Ended(id, attempt)
 	}
 }
 

@@ -114,6 +114,8 @@ type Config struct {
 	Remote Remote
 	// Changed is called when a task has begun or ended; it must not block. nil: nobody looks.
 	Changed func()
+	// Ended is called when an attempt has a result; it must not block. nil: nobody wants to know.
+	Ended func(id agentbox.TaskID, attempt int)
 	// CostSoFar returns what a task has cost, a running attempt included. It may be nil.
 	CostSoFar func(context.Context, agentbox.Task) []agentbox.Cost
 	Log       *slog.Logger
