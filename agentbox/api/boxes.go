@@ -84,11 +84,22 @@ type UpRequest struct {
 	Env map[string]string `json:"env,omitempty"`
 	// Labels are written on a new box.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Pins are what a new box is made of, instead of what its configuration leads to.
+	Pins *Pins `json:"pins,omitempty"`
+
 	// Foreign means that the box is for another machine's user: it gets no secrets, and nothing that was
 	// approved or allowed for this machine's own user.
 	Foreign bool `json:"foreign,omitempty"`
 	// TaskLimits override those of the configuration. They apply to a Task only.
 	TaskLimits agentbox.TaskLimits `json:"task_limits"`
+}
+
+// Pins name what is on this machine, or what the team offers: an image that has tools and what setup
+// made, the key and the manifest of that result. Both are zero if setup is to run in the box.
+type Pins struct {
+	Image  agentbox.Digest `json:"image"`
+	Key    agentbox.Digest `json:"key,omitzero"`
+	Result agentbox.Digest `json:"result,omitzero"`
 }
 
 // UpResponse is the box and how to connect to it.

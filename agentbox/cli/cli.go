@@ -212,7 +212,7 @@ func (a *app) verbs() []verb {
 		{"ssh-config", a.sshConfigCommand},
 		// These move a box from one state to another.
 		{"pause", a.pauseCommand}, {"resume", a.resumeCommand}, {"reset", a.resetCommand}, {"fork", a.forkCommand},
-		{"checkpoint", a.checkpointCommand}, {"rollback", a.rollbackCommand}, {"snapshot", a.snapshotCommand},
+		{"checkpoint", a.checkpointCommand}, {"rollback", a.rollbackCommand}, {"snapshot", a.snapshotCommand}, {"identity", a.identityCommand},
 		// These control what boxes may do and which secrets they may use.
 		{"policy", a.policyCommand}, {"secret", a.secretCommand},
 		// These let other programs and a browser use boxes.

@@ -22,7 +22,8 @@ func (a *app) enterCommand() *cli.Command {
 		Name: "enter", Category: catInside, Usage: "step into what an agent works on or has left", ArgsUsage: "[BOX|TASK] [-- CMD...]",
 		StopOnNthArg: a.commandFollows(),
 		Description: "A box is entered as it is; a paused one goes on. Of a task that runs, it is the task's own box; of one that has ended, a new box of\n" +
-			"what it left, with its image, setup and services. Without a name, lists what there is, newest trouble first.",
+			"what it left, with its image, setup and services. Of another machine of the team, [MACHINE/]NAME, a new box here like the one there:\n" +
+			"its owner allows that with agentbox task share. Without a name, lists what there is, newest trouble first.",
 		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
@@ -47,6 +48,9 @@ func (a *app) enterCommand() *cli.Command {
 			if gone := a.removeBoxes(ctx, []string{c.Box.String()}, false); gone != nil {
 				return gone
 			}
+			if !a.quiet {
+				fmt.Fprintf(a.stderr, "reset to baseline: nothing of box %s is left, no process, port, file or credential\n", c.Name)
+			}
 			return err
 		},
 	}
@@ -60,7 +64,7 @@ func (a *app) context(ctx context.Context, name string) (c api.Connection, made 
 	}
 	info, taskErr := call(ctx, a, api.ShowTask, api.TaskRef{Task: name})
 	if taskErr != nil {
-		return c, false, agentbox.Errorf(agentbox.NotFound, "there is neither a box nor a task %s", name).WithHint("agentbox enter lists what can be entered")
+		return a.pullContext(ctx, name)
 	}
 	t := info.Task
 	last := t.Last()

@@ -44,6 +44,7 @@ var argumentsBy = map[string]arguments{
 	"SNAPSHOT":                         {1, 1, "one snapshot", "agentbox snapshot ls lists them"},
 	"SNAPSHOT [EARLIER]":               {1, 2, "a snapshot, and an earlier one", "agentbox snapshot ls lists them"},
 	"SNAPSHOT...":                      {1, unbounded, "snapshots", "agentbox snapshot ls lists them"},
+	"BOX|TASK BOX|TASK":                {2, 2, "two boxes or tasks", "agentbox enter lists them"},
 	"OLD NEW":                          {2, 2, "two reports", "agentbox bench --json FILE writes one"},
 	"IMAGE DIRECTORY":                  {2, 2, "an image and a directory", "agentbox image ls lists the images"},
 	"PATH":                             {1, 1, "one path", "for example: agentbox image import image.tar"},

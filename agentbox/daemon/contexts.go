@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/team"
@@ -23,8 +24,8 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 			Kind: catalogue.Box, ID: b.ID.String(), Name: b.Name, State: string(b.State), Project: b.Project, Branch: b.Branch, Isolation: string(b.Isolation),
 		})
 	}
-	// Only open tasks, since one that has ended is no current work.
-	for _, t := range d.queue.Open() {
+	// Only open tasks, since one that has ended is no current work, and those that others may enter.
+	for _, t := range slices.Concat(d.queue.Open(), d.handover.shared()) {
 		// The prompt or command of a task is private to its owner.
 		name := t.Agent
 		if name == "" && len(t.Command) > 0 {

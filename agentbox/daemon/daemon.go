@@ -64,6 +64,7 @@ type daemon struct {
 	stop      context.CancelFunc
 	ctx       context.Context // ends with the daemon
 	fleet     fleetParts
+	handover  handover
 	changes   *changes
 
 	artifacts  artifacts
@@ -162,7 +163,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
 	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
-	d.ctx, d.fleet = ctx, d.newFleet()
+	d.ctx, d.fleet, d.handover = ctx, d.newFleet(), d.newHandover()
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
 		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Remote: d.fleet.owner, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,

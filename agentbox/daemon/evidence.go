@@ -36,6 +36,9 @@ const gatherTimeout = 5 * time.Second
 // files.
 const servicesDir = "services"
 
+// identityFile is what the box of an attempt was made of (identity.Document, not signed).
+const identityFile = "identity.json"
+
 // Gather asks a running supervisor to write down what it has not written yet, and copies the logs
 // of services to dir, the attempt's directory. If it fails partly, it returns what it got together
 // with the error.
@@ -44,7 +47,11 @@ func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (tas
 	t, err := w.read(box)
 	logs, logErr := copyServiceLogs(w.home.Box(box.ID).ServiceLogs(), filepath.Join(dir, servicesDir))
 	t.Services = logs
-	return t, errors.Join(err, logErr)
+	made, identityErr := w.boxes.Identity(ctx, api.BoxRef{Box: box.ID.String()})
+	if identityErr == nil {
+		identityErr = durable.WriteJSON(filepath.Join(dir, identityFile), made, 0o600)
+	}
+	return t, errors.Join(err, logErr, identityErr)
 }
 
 // writeAccount asks a running supervisor to write down what it knows. One that has ended did so

@@ -58,6 +58,14 @@ func (f fleetTeam) Name(id identity.PeerID) string {
 	return id.Short()
 }
 
+// member is the name of one that is known by its ID as text; any other text stays.
+func (f fleetTeam) member(id string) string {
+	if peer, err := identity.ParsePeer(id); err == nil {
+		return f.Name(peer)
+	}
+	return id
+}
+
 func (f fleetTeam) Self() identity.PeerID {
 	if m := f.d.shares.mesh; m != nil {
 		return m.Self()
@@ -66,9 +74,13 @@ func (f fleetTeam) Self() identity.PeerID {
 }
 
 func (f fleetTeam) Dial(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
+	return f.dial(ctx, peer, fleet.Service)
+}
+
+func (f fleetTeam) dial(ctx context.Context, peer identity.PeerID, service wire.Service) (*wire.Conn, error) {
 	if m := f.d.shares.mesh; m != nil {
 		if node := m.Node(); node != nil {
-			return node.Dial(ctx, peer, fleet.Service)
+			return node.Dial(ctx, peer, service)
 		}
 	}
 	return nil, agentbox.Errorf(agentbox.Unavailable, "this machine is in no team now")

@@ -55,6 +55,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.RemoveSchedule, d.schedules.Remove)
 	d.sources.handle(mux)
 	d.snapshots().handle(mux)
+	d.handover.handle(mux)
 
 	// What boxes may do.
 	api.Handle(mux, api.ShowPolicy, inSource(d.sources, boxes.Policies.Show))

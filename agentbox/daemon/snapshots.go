@@ -75,6 +75,16 @@ func (s snapshots) keep(ctx context.Context, kept snapshot.Kept, projectName, of
 	return out, !created, err
 }
 
+// history returns the manifest of the pack of what a snapshot builds on; zero if it has all of it.
+func (s snapshots) history(ctx context.Context, d snapshot.Document) (agentbox.Digest, error) {
+	if d.Base == "" {
+		return agentbox.Digest{}, nil
+	}
+	dir := s.mirror(d.Project)
+	manifest, _, err := s.History(ctx, d.Base, func(ctx context.Context, w io.Writer) error { return d.WriteHistory(ctx, dir, w) })
+	return manifest, err
+}
+
 func describeSnapshot(s layers.StoredSnapshot) api.Snapshot {
 	d := s.Document
 	return api.Snapshot{

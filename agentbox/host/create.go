@@ -45,7 +45,12 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 	}
 	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
 	asked, built := u.Config, false
-	if asked.Build != nil {
+	if p := u.Request.Pins; p != nil {
+		if u.img, err = m.Images.Exact(ctx, p.Image, progress); err != nil {
+			return err
+		}
+		built = true
+	} else if asked.Build != nil {
 		if u.img, built, err = m.builtImage(ctx, u, progress); err != nil {
 			return err
 		}
@@ -105,6 +110,12 @@ func checkGPUs(n int, kind agentbox.Isolation) error {
 // layer adds the repository's tools (UpTools) or its setup result (UpSetup) to the image; u.img is
 // the result. The plan decides the order: setup may need the tools.
 func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progress agentbox.Progress) (err error) {
+	if p := u.Request.Pins; p != nil { // the image has both
+		if do == api.UpSetup {
+			u.rec.Box.Cache, u.rec.SetupResult = p.Key, p.Result
+		}
+		return nil
+	}
 	want := m.setupOf(u.rec, u.Config)
 	if do == api.UpTools && u.Config.Suite() == "" {
 		return nil // the image of a Dockerfile is used as it is

@@ -109,6 +109,19 @@ func checkKey(made caches.Result) error {
 	return nil
 }
 
+// Size is the bytes of a result that is here; 0 if it is not.
+func (s SetupResults) Size(ctx context.Context, manifest agentbox.Digest) int64 {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return 0
+	}
+	m, err := store.Manifest(ctx, manifest)
+	if err != nil {
+		return 0
+	}
+	return m.Size
+}
+
 // Publish keeps what a populate run made. A key is published once: with another result there
 // already, the error says Conflict. parts has the path of a tar for each of made.Parts; they are
 // read and stay the caller's. Made.Private results are for this machine alone.

@@ -24,6 +24,8 @@ type Sharing struct {
 	// Store returns the store, waiting until it is open.
 	Store func(ctx context.Context) (*cachestore.Store, error)
 	File  string // holds the decisions
+	// Granted, which may be nil, reports whether a peer was given a manifest that is not shared with all.
+	Granted func(peer exchange.PeerID, manifest agentbox.Digest) bool
 	// Changed, which may be nil, is called when something begins or ceases to be shared.
 	Changed func()
 
@@ -189,11 +191,14 @@ func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool,
 	return s.IsShared(ctx, n.Manifest, []blob.Name{n})
 }
 
-// Shared reports whether the team may have a manifest. The answer is the same for every peer, since
-// only members of the team can connect. A manifest without a name is about to be evicted, so it is
+// Shared reports whether a peer may have a manifest. The answer is the same for every peer, since
+// only members of the team can connect, unless the manifest was granted to some. A manifest without a name is about to be evicted, so it is
 // not shared. After an error the answer is no. Shared lists all names of the store, which is slow,
 // so it looks for a person's decision first.
-func (s *Sharing) Shared(ctx context.Context, _ exchange.PeerID, manifest agentbox.Digest) bool {
+func (s *Sharing) Shared(ctx context.Context, peer exchange.PeerID, manifest agentbox.Digest) bool {
+	if s.Granted != nil && s.Granted(peer, manifest) {
+		return true
+	}
 	if shared, decided, err := s.Decision(manifest); err != nil || decided {
 		return shared && err == nil
 	}

@@ -11,18 +11,20 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
+	"agentbox/agentbox/identity"
 	"agentbox/agentbox/snapshot"
 	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
 )
 
-// snapshotNamespace has the names of snapshots: ID, a StoredSnapshot; ID/work, its pack; and
-// history/COMMIT, the pack of a commit with its history, which snapshots of other machines' boxes
+// snapshotNamespace has the names of snapshots: ID, a StoredSnapshot; ID/work, its pack; identity/ID,
+// of a box or task; and history/COMMIT, the pack of a commit with its history, which snapshots of other machines' boxes
 // build on.
 const (
 	snapshotNamespace = "snapshot"
 	workSuffix        = "/work"
 	historyPrefix     = "history/"
+	identityPrefix    = "identity/"
 	snapshotType      = "application/vnd.agentbox.snapshot+json"
 	packType          = "application/x-git-pack"
 )
@@ -43,6 +45,8 @@ type StoredSnapshot struct {
 	ID      agentbox.Digest `json:"-"`
 	Created time.Time       `json:"-"`
 	Comment string          `json:"-"` // what it is of
+	// Manifest is that of the StoredSnapshot itself, as JSON.
+	Manifest agentbox.Digest `json:"-"`
 }
 
 // Put keeps a snapshot, or finds it: created tells which. write writes its pack.
@@ -70,7 +74,7 @@ func (s Snapshots) Put(ctx context.Context, d snapshot.Document, id agentbox.Dig
 		return out, false, err
 	}
 	n, err := store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: id.Hex(), Manifest: put.Manifest, Scope: blob.Local, Created: time.Now(), Comment: comment(of)})
-	out.ID, out.Created, out.Comment = id, n.Created, n.Comment
+	out.ID, out.Created, out.Comment, out.Manifest = id, n.Created, n.Comment, n.Manifest
 	return out, true, err
 }
 
@@ -106,6 +110,84 @@ func (s Snapshots) History(ctx context.Context, commit string, write func(contex
 	}
 	put, err := s.putPack(ctx, store, historyPrefix+commit, write)
 	return put.Manifest, put.Size, err
+}
+
+// PutIdentity keeps the newest identity of a box or task, which key names, and returns its manifest.
+func (s Snapshots) PutIdentity(ctx context.Context, key string, encoded []byte) (agentbox.Digest, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return agentbox.Digest{}, err
+	}
+	put, err := s.putPack(ctx, store, identityPrefix+key, func(_ context.Context, w io.Writer) error {
+		_, err := w.Write(encoded)
+		return err
+	})
+	return put.Manifest, err
+}
+
+// FetchIdentity gets an identity from the team; nothing of it is verified.
+func (s Snapshots) FetchIdentity(ctx context.Context, remotes *Remotes, manifest agentbox.Digest) ([]byte, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return readBlob(ctx, store, manifest, remotes.Source(Team), identity.MaxBytes)
+}
+
+// FetchDocument gets the description of a snapshot from the team. The error is Corrupt for one that
+// is not the snapshot with this ID.
+func (s Snapshots) FetchDocument(ctx context.Context, remotes *Remotes, manifest, id agentbox.Digest) (StoredSnapshot, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return StoredSnapshot{}, err
+	}
+	return s.decode(ctx, store, manifest, remotes.Source(Team), id.Hex())
+}
+
+// FetchPack gets a pack from the team, all of it, and opens it.
+func (s Snapshots) FetchPack(ctx context.Context, remotes *Remotes, manifest agentbox.Digest) (io.ReadCloser, int64, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := store.Fetch(ctx, manifest, remotes.Source(Team), nil); err != nil {
+		return nil, 0, err
+	}
+	m, err := store.Manifest(ctx, manifest)
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := store.OpenBlob(ctx, manifest, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(r, 0, m.Size), r}, m.Size, nil
+}
+
+// Adopt keeps a snapshot that came from the team, all of which is here.
+func (s Snapshots) Adopt(ctx context.Context, one StoredSnapshot, of string) error {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	for key, manifest := range map[string]agentbox.Digest{one.ID.Hex(): one.Manifest, one.ID.Hex() + workSuffix: one.Work} {
+		if old, err := store.Lookup(snapshotNamespace, key); err == nil {
+			if old.Manifest == manifest {
+				continue
+			}
+			if err := store.Unpublish(snapshotNamespace, key); err != nil {
+				return err
+			}
+		}
+		n := blob.Name{Namespace: snapshotNamespace, Key: key, Manifest: manifest, Scope: blob.Local, Created: time.Now(), Comment: comment(of)}
+		if _, err := store.Publish(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // List lists snapshots, the newest first. One that cannot be read is left out.
@@ -149,16 +231,23 @@ func (s Snapshots) Find(ctx context.Context, ref string) (StoredSnapshot, error)
 }
 
 func (s Snapshots) read(ctx context.Context, store *cachestore.Store, n blob.Name) (out StoredSnapshot, err error) {
-	b, err := readBlob(ctx, store, n.Manifest, nil, snapshot.MaxDocument+1<<10)
+	out, err = s.decode(ctx, store, n.Manifest, nil, n.Key)
+	out.Created, out.Comment = n.Created, n.Comment
+	return out, err
+}
+
+// decode reads the snapshot whose ID is key.
+func (s Snapshots) decode(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest, src cachestore.Source, key string) (out StoredSnapshot, err error) {
+	b, err := readBlob(ctx, store, manifest, src, snapshot.MaxDocument+1<<10)
 	if err != nil {
 		return out, err
 	}
 	if out, err = decodeSnapshot(b); err != nil {
 		return out, err
 	}
-	out.Created, out.Comment = n.Created, n.Comment
-	if out.ID, err = out.Document.ID(); err == nil && out.ID.Hex() != n.Key {
-		err = agentbox.Errorf(agentbox.Corrupt, "the snapshot %.12s is another one", n.Key)
+	out.Manifest = manifest
+	if out.ID, err = out.Document.ID(); err == nil && out.ID.Hex() != key {
+		err = agentbox.Errorf(agentbox.Corrupt, "the snapshot %.12s is another one", key)
 	}
 	return out, err
 }

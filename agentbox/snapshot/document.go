@@ -3,6 +3,8 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +17,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/git"
+	"agentbox/agentbox/workspace"
 )
 
 // Document is a snapshot: what a workspace was, as commits of its project's mirror. A box had a say in
@@ -249,4 +252,49 @@ func (m mirror) addShallow(ctx context.Context, ends []string) error {
 	ends = append(ends, strings.Fields(string(old))...)
 	slices.Sort(ends)
 	return mirrorError(durable.WriteFile(path, []byte(strings.Join(slices.Compact(ends), "\n")+"\n"), 0o600))
+}
+
+// Exact finds what was checked out and what restores it of work that a ref names, so that a Document
+// can be made of it.
+func (k Kept) Exact(ctx context.Context) (Kept, error) {
+	head, whole, last, err := mirror{k.Mirror}.states(ctx, k)
+	k.Head, k.Whole, k.Rest, k.exact = head, whole, last, true
+	return k, err
+}
+
+// Digests returns sha256:<hex> of the files with some names in a snapshot. Those that it does not have
+// are left out.
+func (d Document) Digests(ctx context.Context, dir string, names []string) (map[string]string, error) {
+	m := mirror{mirrorFor(dir, len(d.Whole))}
+	found := map[string]string{}
+	for _, name := range names {
+		sum := sha256.New()
+		_, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "blob", d.Whole + ":" + filepath.ToSlash(filepath.Clean(name))}, Stdout: sum})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil {
+			found[name] = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+		}
+	}
+	return found, nil
+}
+
+// TakeBase takes what a snapshot builds on from a checkout into a mirror, and tells whether the mirror
+// lacks it nevertheless.
+func (d Document) TakeBase(ctx context.Context, dir, checkout string) (lacks bool, err error) {
+	repo, err := workspace.Describe(ctx, checkout)
+	if err != nil {
+		return true, nil // no checkout, nothing in it
+	}
+	m, err := openMirror(ctx, dir, len(d.Whole))
+	if err != nil {
+		return true, err
+	}
+	k := keepRun{mirror: m, repo: &repo, req: Request{Base: d.Base}}
+	if err := k.seedBase(ctx); err != nil {
+		return true, err
+	}
+	has, err := m.has(ctx, d.Base)
+	return !has[d.Base], err
 }

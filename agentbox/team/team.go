@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,7 @@ type Team struct {
 	member    *membership // nil without a team
 	changedCh chan struct{}
 	services  map[wire.Service]wire.Handler
+	expected  map[agentbox.Digest]identity.PeerID // who has a blob (Expect)
 
 	counters Counters
 }
@@ -180,13 +182,38 @@ func (t *Team) SharingChanged() {
 	t.Notify()
 }
 
-// Holders returns the members that announced that they have parts of a blob. It reads only memory
-// (exchange.Holders).
+// Holders returns the members that announced that they have parts of a blob, or said so (Expect). It
+// reads only memory (exchange.Holders).
 func (t *Team) Holders(manifest agentbox.Digest) []identity.PeerID {
+	var all []identity.PeerID
 	if _, c := t.catalogues(); c != nil {
-		return c.Holders(manifest)
+		all = c.Holders(manifest)
 	}
-	return nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if peer, ok := t.expected[manifest]; ok && !slices.Contains(all, peer) {
+		all = append(slices.Clone(all), peer)
+	}
+	return all
+}
+
+// Expect has a member asked for blobs that its catalogue does not name, until done is called.
+func (t *Team) Expect(peer identity.PeerID, manifests ...agentbox.Digest) (done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.expected == nil {
+		t.expected = map[agentbox.Digest]identity.PeerID{}
+	}
+	for _, m := range manifests {
+		t.expected[m] = peer
+	}
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, m := range manifests {
+			delete(t.expected, m)
+		}
+	}
 }
 
 // debounce is also the shortest interval between two looks during a burst of changes. minInterval

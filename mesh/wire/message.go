@@ -80,6 +80,11 @@ func (c *Conn) Ask(ctx context.Context, question, answer any, limit int) error {
 // answers. When reply fails, the stream just ends and the peer is not told why: reply logs what
 // should be known.
 func AnswerHandler[Q any](limit int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
+	return AnswerWithin(answerTimeout, limit, reply)
+}
+
+// AnswerWithin is AnswerHandler for answers that may take longer than a moment.
+func AnswerWithin[Q any](timeout time.Duration, limit int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
 	return func(ctx context.Context, c *Conn) {
 		var all errgroup.Group
 		all.SetLimit(maxAnswers)
@@ -90,7 +95,7 @@ func AnswerHandler[Q any](limit int, reply func(c *Conn, question Q) (answer any
 			}
 			all.Go(func() error {
 				defer s.Abort()
-				_ = s.SetDeadline(time.Now().Add(answerTimeout))
+				_ = s.SetDeadline(time.Now().Add(timeout))
 				var q Q
 				err := ReadMessage(s, &q, limit)
 				if err != nil {

@@ -53,6 +53,18 @@ func (s *Store) findRemote(ctx context.Context, pin agentbox.Digest, key string,
 	return img, true
 }
 
+// Exact returns the image with a digest: one that is here, or that FindRemote has. NotFound if neither
+// has it.
+func (s *Store) Exact(ctx context.Context, d agentbox.Digest, p agentbox.Progress) (Image, error) {
+	if _, err := s.describe(d); err == nil {
+		return s.open(d)
+	}
+	if img, ok := s.findRemote(ctx, d, "", p); ok && img.Digest == d {
+		return img, nil
+	}
+	return Image{}, agentbox.Errorf(agentbox.NotFound, "image %s is neither here nor offered by a builder of the team", d.Short())
+}
+
 // currentExclusions reads the forbidden directories, whose content changes.
 func (s *Store) currentExclusions() Exclusions {
 	return ExcludeBelow(append([]string{s.dir}, s.Excluded...)...)

@@ -159,6 +159,16 @@ func (i *Images) Get(ctx context.Context, d agentbox.Digest, progress agentbox.P
 	return i.withRepair(ctx, progress, func() (image.Image, error) { return i.Store.Get(d.String()) })
 }
 
+// Exact returns the image with a digest, which may come from the team. NotFound if nobody has it.
+func (i *Images) Exact(ctx context.Context, d agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
+	end := progress.Begin("image", d.Short())
+	img, err := i.withRepair(ctx, progress, func() (image.Image, error) { return i.Store.Exact(ctx, d, progress) })
+	if err == nil {
+		end(img.Digest.Short())
+	}
+	return img, err
+}
+
 // Find returns base with the layers of a key, made here or by another member of the team.
 func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	return i.retryIfLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, progress) })

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/identity"
+)
+
+// The calls about what can be entered from another machine. A context is a box or a task.
+var (
+	// ShowIdentity takes a snapshot of a box, which it wakes.
+	ShowIdentity = Endpoint[BoxRef, Identity]{"/v1/identity/show"}
+	// ShareContext replaces who may enter a context, or all of a project.
+	ShareContext = Endpoint[ShareRequest, Shared]{"/v1/context/share"}
+	// PullContext brings a context of another machine here, from which Up makes a box. It is NotFound if
+	// no machine of the team works on it, Forbidden if this one may not enter it, Corrupt if what came
+	// is not what its owner signed.
+	PullContext = Endpoint[ContextRef, PulledContext]{"/v1/context/pull"}
+)
+
+// Identity is a signed identity, with what is known here of its image.
+type Identity struct {
+	identity.Document
+	ID       agentbox.Digest `json:"id"`
+	Packages []string        `json:"packages,omitempty"` // NAME=VERSION
+}
+
+// ShareRequest names a context, or with Project the project of Directory. Members are names or IDs of
+// members; none means all.
+type ShareRequest struct {
+	BoxRef
+	Project bool     `json:"project,omitempty"`
+	Members []string `json:"members,omitempty"`
+	Stop    bool     `json:"stop,omitempty"` // nobody may enter it any more
+}
+
+// Shared tells who may enter what.
+type Shared struct {
+	What    string   `json:"what"`
+	Name    string   `json:"name"`
+	Members []string `json:"members"` // names; "*" for all
+}
+
+// ContextRef names a context of another machine: [MACHINE/]NAME, by a name, an ID or the beginning of
+// one. Directory is where the user is.
+type ContextRef struct {
+	Name      string `json:"name"`
+	Directory string `json:"directory,omitempty"`
+}
+
+// PulledContext is a context that is here now.
+type PulledContext struct {
+	From     string             `json:"from"` // the machine's name
+	Identity identity.Document  `json:"identity"`
+	Source   agentbox.SourceRef `json:"source"`
+	Pins     *Pins              `json:"pins,omitempty"` // nil if its image cannot be had
+	Steps    []ContextStep      `json:"steps"`
+	// MissingSecrets are the names of secrets that boxes there have, and this machine's user has not.
+	MissingSecrets []string `json:"missing_secrets,omitempty"`
+}
+
+// ContextStep is one point of the checklist of what entering takes.
+type ContextStep struct {
+	What   ContextPart   `json:"what"`
+	Detail string        `json:"detail,omitempty"`
+	Took   time.Duration `json:"took"`
+	Bytes  int64         `json:"bytes"`
+	From   string        `json:"from,omitempty"` // "" if nothing was fetched
+}
+
+// ContextPart is what a step is about.
+type ContextPart string
+
+// The parts of a context.
+const (
+	PartIdentity ContextPart = "identity"
+	PartCommits  ContextPart = "commits"
+	PartImage    ContextPart = "image"
+	PartSnapshot ContextPart = "snapshot"
+	PartSetup    ContextPart = "setup"
+)

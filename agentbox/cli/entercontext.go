@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// pullContext makes a box of what another machine of the team works on, or has left.
+func (a *app) pullContext(ctx context.Context, name string) (c api.Connection, made bool, err error) {
+	dir, err := currentDir()
+	if err != nil {
+		return c, false, err
+	}
+	begun := time.Now()
+	got, err := call(ctx, a, api.PullContext, api.ContextRef{Name: name, Directory: dir})
+	if err != nil {
+		if agentbox.CodeOf(err) == agentbox.NotFound {
+			err = agentbox.Errorf(agentbox.NotFound, "there is neither a box nor a task %s, here or in the team", name).WithHint("agentbox enter lists what can be entered here, agentbox ls --team what others work on")
+		}
+		return c, false, err
+	}
+	if err := a.reviewSource(ctx, got.Source); err != nil {
+		return c, false, err
+	}
+	ready := time.Now()
+	resp, err := a.up(ctx, api.UpRequest{Source: &got.Source, Pins: got.Pins, Command: true})
+	if err != nil {
+		return c, false, err
+	}
+	if !a.quiet {
+		printChecklist(a.stderr, got, resp, time.Since(ready))
+		for _, s := range got.MissingSecrets {
+			fmt.Fprintf(a.stderr, "secret %s is set there and not here: agentbox secret set %s ...\n", s, s)
+		}
+		fmt.Fprintf(a.stderr, "%s of %s: in box %s, %s from the question to the prompt\n", name, got.From, resp.Box.Name, tookText(time.Since(begun)))
+	}
+	return resp.Connection, resp.Created, nil
+}
+
+// reviewSource asks about what a source wants of this machine, as reviewAtTerminal does for a checkout.
+func (a *app) reviewSource(ctx context.Context, of agentbox.SourceRef) error {
+	if !a.interactive() || a.quiet || a.json {
+		return nil
+	}
+	ref := api.PolicyRef{BoxRef: api.BoxRef{Directory: of.Directory}, Source: &of, Environ: a.environ()}
+	r, err := call(ctx, a, api.ShowPolicy, ref)
+	if err != nil || len(r.Plan) == 0 || !a.askToApprove(r) {
+		return err
+	}
+	_, err = call(ctx, a, api.ApprovePolicy, api.ApproveRequest{PolicyRef: ref, Digest: r.Digest})
+	return err
+}
+
+// printChecklist prints what entering took: the five points of a context.
+func printChecklist(w io.Writer, got api.PulledContext, resp api.UpResponse, up time.Duration) {
+	by := map[api.ContextPart]api.ContextStep{}
+	for _, s := range got.Steps {
+		by[s.What] = s
+	}
+	ready := by[api.PartSetup]
+	ready.Took += up
+	switch {
+	case ready.Detail == "" && resp.Box.Cache.IsZero():
+		ready.Detail = "no result of setup to bring"
+	case ready.Detail == "":
+		ready.Detail = "what setup made is in the image"
+	}
+	if n := len(resp.Box.Services); n > 0 {
+		ready.Detail += ", " + agentbox.Plural(n, "service")
+	}
+	image := by[api.PartImage]
+	if got.Pins == nil {
+		image.Detail = "another one, by the same recipe"
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, s := range []api.ContextStep{by[api.PartCommits], image, by[api.PartSnapshot], ready} {
+		from := "nothing fetched"
+		if s.Bytes > 0 {
+			from = bytesText(s.Bytes) + " from " + s.From
+		}
+		fmt.Fprintf(table, "%d %s\t%s\t%s\t%s\n", i+1, [...]string{"commit", "image", "snapshot", "ready"}[i], oneLine(s.Detail), tookText(s.Took), from)
+	}
+	fmt.Fprintf(table, "5 reset\tagentbox reset %s returns to this; enter --rm leaves nothing\t\t\n", resp.Box.Name)
+	_ = table.Flush() // standard error
+}
+
+// taskShareCommand is `task share`. --json prints an api.Shared.
+func (a *app) taskShareCommand() *cli.Command {
+	var req api.ShareRequest
+	return &cli.Command{
+		Name: "share", Usage: "let members of the team enter what a task or box works on or has left", ArgsUsage: "TASK|BOX [MEMBER...] | --project [MEMBER...]",
+		Description: "Without MEMBER, all members of the team may enter it, with its commits and uncommitted files; nobody may who was not named. The last\n" +
+			"call for a task, box or project counts.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "project", Usage: "share all tasks and boxes of this directory's project", Destination: &req.Project},
+			&cli.BoolFlag{Name: "stop", Usage: "let nobody enter it any more", Destination: &req.Stop},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			words := cmd.Args().Slice()
+			if !req.Project {
+				if len(words) == 0 {
+					return agentbox.Errorf(agentbox.Invalid, "task share takes a task or a box").WithHint("agentbox enter lists them; --project shares all of this project")
+				}
+				req.Box, words = words[0], words[1:]
+			}
+			req.Members = words
+			var err error
+			if req.Directory, err = currentDir(); err != nil {
+				return err
+			}
+			return callAndReport(ctx, a, api.ShareContext, req, func(s api.Shared) facts {
+				who := strings.Join(s.Members, ", ")
+				switch {
+				case len(s.Members) == 0:
+					who = "nobody"
+				case who == "*":
+					who = "every member of the team"
+				}
+				return facts{value: s, ids: []string{s.Name}, text: fmt.Sprintf("%s %s: %s may enter it", s.What, s.Name, who)}
+			})
+		},
+	}
+}

@@ -1,0 +1,89 @@
+package contexts
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+)
+
+var alice, bob = identity.PeerID{1}, identity.PeerID{2}
+
+// owner has one task of one project.
+func owner(t *testing.T) (*Owner, *int) {
+	prepared := 0
+	all := Answer{Identity: agentbox.Digest{1}, Snapshot: agentbox.Digest{2}, Work: agentbox.Digest{3}}
+	return &Owner{
+		Allowed: &Allowed{File: filepath.Join(t.TempDir(), "contexts.json")},
+		Find: func(_ context.Context, name string) (Subject, error) {
+			if name != "t-1" {
+				return Subject{}, agentbox.Errorf(agentbox.NotFound, "there is no %s", name)
+			}
+			return Subject{ID: "t-1", Project: "app"}, nil
+		},
+		Prepare:   func(context.Context, Subject, bool) (Answer, error) { prepared++; return all, nil },
+		Withdrawn: func() {}, Log: slog.New(slog.DiscardHandler),
+	}, &prepared
+}
+
+func TestOnlyWhoIsAllowed(t *testing.T) {
+	o, prepared := owner(t)
+	ask := func(p identity.PeerID) Answer { return o.answer(t.Context(), p, Question{Name: "t-1"}) }
+	unknown := o.answer(t.Context(), alice, Question{Name: "t-2"})
+	if got := ask(alice); got != unknown || !got.Refused || *prepared != 0 {
+		t.Errorf("nobody is allowed: %+v, unlike what does not exist: %+v", got, unknown)
+	}
+	if err := o.Share(Subject{ID: "t-1", Project: "app"}, []string{alice.String()}); err != nil {
+		t.Fatal(err)
+	}
+	got := ask(alice)
+	if got.Refused || !o.Granted(alice, got.Work) || !o.Granted(alice, got.Identity) {
+		t.Errorf("%+v", got)
+	}
+	if o.Granted(bob, got.Work) || !ask(bob).Refused {
+		t.Error("another member was allowed, too")
+	}
+	if o.Granted(alice, agentbox.Digest{9}) {
+		t.Error("what was not handed over was granted")
+	}
+	if err := o.Share(Subject{ID: "t-1", Project: "app"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if o.Granted(alice, got.Work) || !ask(alice).Refused {
+		t.Error("it goes on after it was withdrawn")
+	}
+}
+
+func TestProjectIsShared(t *testing.T) {
+	o, _ := owner(t)
+	if err := o.Share(OfProject("other"), []string{Everybody}); err != nil {
+		t.Fatal(err)
+	}
+	if !o.answer(t.Context(), bob, Question{Name: "t-1"}).Refused {
+		t.Error("another project is shared")
+	}
+	if err := o.Share(OfProject("app"), []string{Everybody}); err != nil {
+		t.Fatal(err)
+	}
+	again := &Allowed{File: o.Allowed.File} // as the next daemon
+	if may, err := again.May(Subject{ID: "t-1", Project: "app"}, bob); !may || err != nil {
+		t.Errorf("%v, %v", may, err)
+	}
+}
+
+func TestDamagedListAllowsNothing(t *testing.T) {
+	for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"allowed":[]}`, strings.Repeat(" ", maxAllowed+1)} {
+		if _, err := decodeAllowed([]byte(text)); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}
+
+func FuzzAllowed(f *testing.F) {
+	f.Add([]byte(`{"version":1,"allowed":{"t-1":["*"]}}`))
+	f.Fuzz(func(t *testing.T, b []byte) { _, _ = decodeAllowed(b) })
+}

@@ -1,0 +1,142 @@
+package contexts
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// Service is that of questions about what may be entered.
+const Service wire.Service = "contexts-1"
+
+// Question asks for a context, by the ID or name of a box or task. With History, the answer also
+// names the history of the commit that it began with.
+type Question struct {
+	Name    string `json:"name"`
+	History bool   `json:"history,omitempty"`
+}
+
+// Answer names blobs by their manifests: the signed identity (package identity), the snapshot
+// (layers.StoredSnapshot), its pack, and that of the history.
+type Answer struct {
+	Identity agentbox.Digest `json:"identity,omitzero"`
+	Snapshot agentbox.Digest `json:"snapshot,omitzero"`
+	Work     agentbox.Digest `json:"work,omitzero"`
+	History  agentbox.Digest `json:"history,omitzero"`
+	// Refused tells that there is no such context, or none for who asks; Failed, what went wrong.
+	Refused bool   `json:"refused,omitempty"`
+	Failed  string `json:"failed,omitempty"`
+}
+
+// Bounds of messages, in bytes, and of the time that an answer takes: a snapshot of a large
+// workspace, and the pack of a large history.
+const (
+	maxMessage    = 16 << 10
+	maxFailed     = 500
+	answerTimeout = 10 * time.Minute
+)
+
+// Owner answers what may be entered here. All fields are needed. Methods may be called at once.
+type Owner struct {
+	Allowed *Allowed
+	// Find finds a box or a task by its ID or name; NotFound if there is none.
+	Find func(ctx context.Context, name string) (Subject, error)
+	// Prepare makes what is handed over, as it is now.
+	Prepare func(ctx context.Context, s Subject, history bool) (Answer, error)
+	// Withdrawn is called when something that was granted is not any more.
+	Withdrawn func()
+	Log       *slog.Logger
+
+	mu      sync.Mutex
+	granted map[agentbox.Digest]map[identity.PeerID]Subject
+}
+
+// Handler answers the questions of members.
+func (o *Owner) Handler() wire.Handler {
+	return wire.AnswerWithin(answerTimeout, maxMessage, func(c *wire.Conn, q Question) (any, error) {
+		return o.answer(c.Context(), c.Peer(), q), nil
+	})
+}
+
+// answer grants what it names to the member who asks, if that may enter it.
+func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) Answer {
+	s, err := o.Find(ctx, q.Name)
+	may := false
+	if err == nil {
+		may, err = o.Allowed.May(s, member)
+	}
+	if !may {
+		o.Log.Info("a member asked for a context that it may not enter", "peer", member.Short(), "error", err)
+		return Answer{Refused: true}
+	}
+	a, err := o.Prepare(ctx, s, q.History)
+	if err != nil {
+		message := agentbox.AsError(err).Message
+		return Answer{Failed: message[:min(len(message), maxFailed)]}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.granted == nil {
+		o.granted = map[agentbox.Digest]map[identity.PeerID]Subject{}
+	}
+	for _, d := range a.blobs() {
+		if o.granted[d] == nil {
+			o.granted[d] = map[identity.PeerID]Subject{}
+		}
+		o.granted[d][member] = s
+	}
+	return a
+}
+
+// blobs are the manifests that an answer names.
+func (a Answer) blobs() (all []agentbox.Digest) {
+	for _, d := range []agentbox.Digest{a.Identity, a.Snapshot, a.Work, a.History} {
+		if !d.IsZero() {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// Granted tells whether a member was given the manifest of a blob, and may still enter what it is of.
+func (o *Owner) Granted(member identity.PeerID, manifest agentbox.Digest) bool {
+	o.mu.Lock()
+	s, ok := o.granted[manifest][member]
+	o.mu.Unlock()
+	if !ok {
+		return false
+	}
+	may, err := o.Allowed.May(s, member)
+	return may && err == nil
+}
+
+// Share replaces who may enter a subject.
+func (o *Owner) Share(s Subject, members []string) error {
+	err := o.Allowed.Set(s, members)
+	if err == nil {
+		o.Withdrawn()
+	}
+	return err
+}
+
+// Ask asks a member for a context. The error is Forbidden if there is none that this machine may
+// enter, Unavailable if the member does not answer.
+func Ask(ctx context.Context, c *wire.Conn, q Question) (a Answer, err error) {
+	if err := c.Ask(ctx, q, &a, maxMessage); err != nil {
+		return a, agentbox.Classify(agentbox.Unavailable, "the machine does not answer: %w", err)
+	}
+	switch {
+	case a.Refused:
+		return a, agentbox.Errorf(agentbox.Forbidden, "you may not enter %s", agentbox.Printable(q.Name))
+	case a.Failed != "":
+		return a, agentbox.Errorf(agentbox.Conflict, "%s cannot be entered now: %s", agentbox.Printable(q.Name), agentbox.Printable(a.Failed[:min(len(a.Failed), maxFailed)]))
+	case a.Identity.IsZero() || a.Snapshot.IsZero() || a.Work.IsZero() || q.History && a.History.IsZero():
+		return a, agentbox.Errorf(agentbox.Corrupt, "the answer about %s is incomplete", agentbox.Printable(q.Name))
+	}
+	return a, nil
+}

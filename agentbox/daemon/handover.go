@@ -1,0 +1,259 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/http"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/contexts"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/identity"
+	"agentbox/agentbox/layers"
+)
+
+// handover says what boxes and tasks are (package identity), hands them to members who may enter them,
+// and brings those of others here.
+type handover struct {
+	d     *daemon
+	owner *contexts.Owner
+	cache *sharedCache
+}
+
+// newHandover answers members from now on.
+func (d *daemon) newHandover() handover {
+	h := handover{d: d, cache: new(sharedCache), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
+	h.owner.Find, h.owner.Prepare = h.find, h.prepare
+	d.shares.sharing.Granted = h.owner.Granted
+	d.shares.team.Serve(contexts.Service, h.owner.Handler())
+	return h
+}
+
+// handle registers the calls about contexts.
+func (h handover) handle(mux *http.ServeMux) {
+	api.Handle(mux, api.ShowIdentity, h.show)
+	api.Handle(mux, api.ShareContext, h.share)
+	api.Handle(mux, api.PullContext, h.pull)
+}
+
+// subject is a box or a task, and how it is called.
+type subject struct {
+	contexts.Subject
+	name string
+	task *agentbox.Task // nil for a box
+}
+
+// lookUp finds a box or a task, as taskWork does.
+func (h handover) lookUp(ctx context.Context, ref api.BoxRef) (subject, error) {
+	if id, err := agentbox.ParseTaskID(ref.Box); err == nil {
+		t, err := h.d.queue.Store.Read(id)
+		if err == nil {
+			return subject{contexts.Subject{ID: id.String(), Project: t.Project}, id.String(), &t}, nil
+		}
+		if agentbox.CodeOf(err) != agentbox.NotFound {
+			return subject{}, err
+		}
+	}
+	b, err := h.d.boxes.Find(ctx, ref)
+	return subject{contexts.Subject{ID: b.ID.String(), Project: b.Project}, b.Name, nil}, err
+}
+
+func (h handover) find(ctx context.Context, name string) (contexts.Subject, error) {
+	if name == "" {
+		return contexts.Subject{}, agentbox.Errorf(agentbox.NotFound, "no name")
+	}
+	s, err := h.lookUp(ctx, api.BoxRef{Box: name})
+	return s.Subject, err
+}
+
+// capture takes a snapshot of a box or task, and signs what it is.
+func (h handover) capture(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, encoded []byte, snap layers.StoredSnapshot, err error) {
+	if d, snap, err = h.read(ctx, s, progress); err != nil {
+		return d, nil, snap, err
+	}
+	names := slices.Sorted(maps.Keys(d.Lockfiles))
+	if d.Lockfiles, err = snap.Document.Digests(ctx, h.d.snapshots().mirror(snap.Document.Project), names); err != nil {
+		return d, nil, snap, err
+	}
+	d.Project, d.Commit, d.Snapshot, d.Created = snap.Document.Project, snap.Document.Head, snap.ID, snap.Created
+	d, encoded, err = d.Sign(h.d.shares.key)
+	return d, encoded, snap, err
+}
+
+// read takes the snapshot, and reads what the box was made of.
+func (h handover) read(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, snap layers.StoredSnapshot, err error) {
+	ref := api.BoxRef{Box: s.ID}
+	kept, err := taskWork{h.d.tasks(), h.d.boxes.Work}.find(&ref)
+	if err != nil {
+		return d, snap, err
+	}
+	if kept == nil {
+		if d, err = h.d.boxes.Identity(ctx, ref); err == nil {
+			_, snap, _, err = h.d.snapshots().take(ctx, ref, progress)
+		}
+	} else {
+		exact, exactErr := kept.Exact(ctx)
+		if err = exactErr; err == nil {
+			snap, _, err = h.d.snapshots().keep(ctx, exact, s.Project, s.name)
+		}
+		if err == nil {
+			d, err = h.ofAttempt(*s.task)
+		}
+	}
+	if t := s.task; t != nil {
+		d.Task, d.Agent = t.ID.String(), t.Agent
+		for _, name := range t.Lockfiles {
+			if d.Lockfiles == nil {
+				d.Lockfiles = map[string]string{}
+			}
+			d.Lockfiles[path.Join(filepath.ToSlash(t.ArtifactsIn), name)] = ""
+		}
+	}
+	return d, snap, err
+}
+
+// ofAttempt is what the box of a task's last attempt was made of, as far as it was recorded: an attempt
+// of another machine is not.
+func (h handover) ofAttempt(t agentbox.Task) (d identity.Document, err error) {
+	err = durable.ReadJSON(filepath.Join(h.d.queue.Store.Attempt(t.ID, t.Last().Number), identityFile), &d)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return d, err
+}
+
+func (h handover) show(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Identity, error) {
+	s, err := h.lookUp(ctx, ref)
+	if err != nil {
+		return api.Identity{}, err
+	}
+	d, _, _, err := h.capture(ctx, s, progress)
+	out := api.Identity{Document: d, ID: d.ID()}
+	if img, err := h.d.shares.team.Files.Get(d.Image.String()); err == nil { // else its packages are not known here
+		out.Packages = img.Versions
+	}
+	return out, err
+}
+
+// prepare makes what a member who may enter a context is handed.
+func (h handover) prepare(ctx context.Context, of contexts.Subject, history bool) (a contexts.Answer, err error) {
+	s, err := h.lookUp(ctx, api.BoxRef{Box: of.ID})
+	if err != nil {
+		return a, err
+	}
+	_, encoded, snap, err := h.capture(ctx, s, nil)
+	if err != nil {
+		return a, err
+	}
+	a.Snapshot, a.Work = snap.Manifest, snap.Work
+	if a.Identity, err = h.d.snapshots().PutIdentity(ctx, of.ID, encoded); err != nil || !history {
+		return a, err
+	}
+	a.History, err = h.d.snapshots().history(ctx, snap.Document)
+	return a, err
+}
+
+// share replaces who may enter something.
+func (h handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Progress) (out api.Shared, err error) {
+	what := contexts.Subject{}
+	if req.Project {
+		p, err := projectOf(ctx, req.Directory)
+		if err != nil {
+			return out, err
+		}
+		what, out.What, out.Name = contexts.OfProject(p.Name), "project", p.Name
+	} else {
+		s, err := h.lookUp(ctx, req.BoxRef)
+		if err != nil {
+			return out, err
+		}
+		what, out.What, out.Name = s.Subject, "box", s.name
+		if s.task != nil {
+			out.What = "task"
+		}
+	}
+	members, err := h.members(req)
+	if err != nil {
+		return out, err
+	}
+	out.Members = []string{}
+	for _, m := range members {
+		out.Members = append(out.Members, fleetTeam{h.d}.member(m))
+	}
+	defer h.cache.forget()
+	return out, h.owner.Share(what, members)
+}
+
+// members are those that a request allows, by their IDs.
+func (h handover) members(req api.ShareRequest) (ids []string, err error) {
+	switch {
+	case req.Stop:
+		return nil, nil
+	case h.d.shares.mesh == nil:
+		return nil, agentbox.Errorf(agentbox.Unavailable, "this machine's part in its team cannot be read")
+	case len(req.Members) == 0:
+		return []string{contexts.Everybody}, nil
+	}
+	for _, name := range req.Members {
+		m, err := h.d.shares.mesh.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, m.ID.String())
+	}
+	return ids, nil
+}
+
+// maxShared bounds the tasks that are announced after they have ended.
+const maxShared = 50
+
+// shared are the newest tasks that have ended with work that some member may enter. They are read
+// again when somebody shares something, or after a while.
+func (h handover) shared() []agentbox.Task {
+	h.cache.mu.Lock()
+	defer h.cache.mu.Unlock()
+	if time.Since(h.cache.read) < cacheTime {
+		return h.cache.ended
+	}
+	h.cache.ended, h.cache.read = nil, time.Now()
+	if any, err := h.owner.Allowed.Any(); err != nil || !any {
+		return nil
+	}
+	list, _ := h.d.queue.Store.List() // one that cannot be read cannot be entered
+	for _, t := range slices.Backward(list) {
+		last := t.Last()
+		if !t.State.Done() || last == nil || last.Result == nil || last.Result.Ref == "" || t.For != nil {
+			continue
+		}
+		members, err := h.owner.Allowed.Members(contexts.Subject{ID: t.ID.String(), Project: t.Project})
+		if err == nil && len(members) > 0 && len(h.cache.ended) < maxShared {
+			h.cache.ended = append(h.cache.ended, t)
+		}
+	}
+	return h.cache.ended
+}
+
+// cacheTime is how long the list of shared tasks may be out of date.
+const cacheTime = 10 * time.Second
+
+// sharedCache has the tasks that shared has found.
+type sharedCache struct {
+	mu    sync.Mutex
+	read  time.Time
+	ended []agentbox.Task
+}
+
+// forget has shared look again.
+func (c *sharedCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = time.Time{}
+}

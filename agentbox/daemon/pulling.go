@@ -1,0 +1,275 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/contexts"
+	"agentbox/agentbox/identity"
+	"agentbox/agentbox/layers"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/team"
+	peers "agentbox/mesh/identity"
+)
+
+// pulling is one call of PullContext. mu guards steps.
+type pulling struct {
+	handover
+	progress agentbox.Progress
+	peer     peers.PeerID
+	out      api.PulledContext
+	answer   contexts.Answer
+	snap     layers.StoredSnapshot
+
+	mu    sync.Mutex
+	steps []api.ContextStep
+}
+
+// pull brings a context of another machine here: its identity first, then image, setup result, and
+// commits with the snapshot at the same time. Nothing of it runs, and nothing is left of what is not
+// whole.
+func (h handover) pull(ctx context.Context, req api.ContextRef, progress agentbox.Progress) (api.PulledContext, error) {
+	p := &pulling{handover: h, progress: progress}
+	theirs, err := h.locate(req.Name)
+	if err != nil {
+		return p.out, err
+	}
+	p.peer, p.out.From = theirs.Owner, fleetTeam{h.d}.Name(theirs.Owner)
+	if err := p.identify(ctx, theirs.ID); err != nil {
+		return p.out, err
+	}
+	all, inner := errgroup.WithContext(ctx)
+	all.Go(func() error { return p.work(inner, theirs, req.Directory) })
+	var image, setup error
+	all.Go(func() error { image = p.image(inner); return inner.Err() })
+	all.Go(func() error { setup = p.setup(inner); return inner.Err() })
+	if err := all.Wait(); err != nil {
+		return p.out, err
+	}
+	p.pin(image, setup)
+	p.out.Steps = p.steps
+	p.out.MissingSecrets, err = h.missingSecrets(p.out.Identity)
+	return p.out, err
+}
+
+// locate finds which machine of the team works on something, or has left it.
+func (h handover) locate(name string) (team.AnnouncedContext, error) {
+	machine, what, ok := strings.Cut(name, "/")
+	if !ok {
+		machine, what = "", name
+	}
+	self := fleetTeam{h.d}.Self()
+	found := slices.DeleteFunc(h.d.shares.team.TeamContexts(), func(c team.AnnouncedContext) bool {
+		there := machine == "" || machine == fleetTeam{h.d}.Name(c.Owner) || machine == c.Owner.String()
+		return !there || c.Owner == self || c.ID != what && c.Name != what && (len(what) < 4 || !strings.HasPrefix(c.ID, what))
+	})
+	found = slices.CompactFunc(found, func(a, b team.AnnouncedContext) bool { return a.Owner == b.Owner && a.ID == b.ID })
+	if len(found) == 0 {
+		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.NotFound, "no machine of the team works on %s, or shares it", name).
+			WithHint("agentbox ls --team lists what there is; a task that has ended has to be shared by its owner: agentbox task share %s", what)
+	}
+	if len(found) > 1 {
+		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.Conflict, "%d machines of the team have a %s", len(found), name).WithHint("name the machine: %s/%s", fleetTeam{h.d}.Name(found[0].Owner), what)
+	}
+	return found[0], nil
+}
+
+// did records a step.
+func (p *pulling) did(what api.ContextPart, begun time.Time, bytes int64, detail string) {
+	step := api.ContextStep{What: what, Detail: detail, Took: time.Since(begun), Bytes: bytes}
+	if bytes > 0 {
+		step.From = p.out.From
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.steps = append(p.steps, step)
+}
+
+// ask asks the owner for the context.
+func (p *pulling) ask(ctx context.Context, q contexts.Question) (contexts.Answer, error) {
+	c, err := fleetTeam{p.d}.dial(ctx, p.peer, contexts.Service)
+	if err != nil {
+		return contexts.Answer{}, err
+	}
+	defer c.Close()
+	a, err := contexts.Ask(ctx, c, q)
+	if agentbox.CodeOf(err) == agentbox.Forbidden {
+		err = agentbox.Errorf(agentbox.Forbidden, "%s of %s is not shared with you", q.Name, p.out.From).
+			WithHint("ask who works at %s to run: agentbox task share %s %s", p.out.From, q.Name, fleetTeam{p.d}.Name(fleetTeam{p.d}.Self()))
+	}
+	return a, err
+}
+
+// identify gets the identity, which its owner must have signed.
+func (p *pulling) identify(ctx context.Context, id string) (err error) {
+	begun := time.Now()
+	if p.answer, err = p.ask(ctx, contexts.Question{Name: id}); err != nil {
+		return err
+	}
+	defer p.d.shares.team.Expect(p.peer, p.answer.Identity, p.answer.Snapshot)()
+	b, err := p.d.snapshots().FetchIdentity(ctx, p.d.shares.remotes, p.answer.Identity)
+	if err != nil {
+		return err
+	}
+	owner, err := p.d.shares.mesh.Find(p.peer.String())
+	if err != nil {
+		return err
+	}
+	if p.out.Identity, err = identity.Parse(b); err != nil {
+		return err
+	}
+	if err := p.out.Identity.Verify(owner.Key); err != nil {
+		return err
+	}
+	p.snap, err = p.d.snapshots().FetchDocument(ctx, p.d.shares.remotes, p.answer.Snapshot, p.out.Identity.Snapshot)
+	if err == nil && (p.snap.Document.Project != p.out.Identity.Project || p.snap.Work != p.answer.Work) {
+		err = agentbox.Errorf(agentbox.Corrupt, "the snapshot of %s is not the one that its identity names", id)
+	}
+	p.did(api.PartIdentity, begun, int64(len(b)), p.out.Identity.ID().Short())
+	return err
+}
+
+// work gets the commits and the snapshot, and makes a source of them.
+func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, directory string) error {
+	begun, s, d := time.Now(), p.d.snapshots(), p.snap.Document
+	dir := s.mirror(d.Project)
+	lacksHistory, lacksWork, err := d.Lacks(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if lacksHistory {
+		if lacksHistory, err = p.lacksBase(ctx, directory); err != nil {
+			return err
+		}
+	}
+	var history, work io.ReadCloser
+	var historyBytes, workBytes int64
+	if lacksHistory {
+		full, err := p.ask(ctx, contexts.Question{Name: theirs.ID, History: true})
+		if err != nil {
+			return err
+		}
+		if history, historyBytes, err = p.pack(ctx, full.History); err != nil {
+			return err
+		}
+		defer history.Close()
+	}
+	p.did(api.PartCommits, begun, historyBytes, cmp.Or(d.Branch, "no branch")+" at "+short(d.Head))
+	begun = time.Now()
+	// The pack is here whether or not the mirror needs it, so that the snapshot is whole.
+	if work, workBytes, err = p.pack(ctx, p.snap.Work); err != nil {
+		return err
+	}
+	defer work.Close()
+	if lacksWork {
+		var r io.Reader
+		if history != nil {
+			r = history
+		}
+		if err := d.Receive(ctx, dir, r, work); err != nil {
+			return err
+		}
+	}
+	if err := s.Adopt(ctx, p.snap, theirs.Name+" of "+p.out.From); err != nil {
+		return err
+	}
+	_, from, release, err := s.sourceOf(ctx, d, directory)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p.out.Source = from
+	p.did(api.PartSnapshot, begun, workBytes, agentbox.Plural(d.Commits, "commit")+", "+agentbox.Plural(d.Files, "uncommitted file"))
+	return nil
+}
+
+// pack gets a pack from the owner.
+func (p *pulling) pack(ctx context.Context, manifest agentbox.Digest) (io.ReadCloser, int64, error) {
+	defer p.d.shares.team.Expect(p.peer, manifest)()
+	return p.d.snapshots().FetchPack(ctx, p.d.shares.remotes, manifest)
+}
+
+// lacksBase looks into the user's checkout for what the snapshot builds on, and takes it into the
+// mirror if it is there.
+func (p *pulling) lacksBase(ctx context.Context, directory string) (bool, error) {
+	if at, err := projectOf(ctx, directory); err != nil || at.Name != p.snap.Document.Project {
+		return true, nil
+	}
+	return p.snap.Document.TakeBase(ctx, p.d.snapshots().mirror(p.snap.Document.Project), directory)
+}
+
+// image makes the store expect the image, unless it is here. Its bytes come when they are read.
+func (p *pulling) image(ctx context.Context) error {
+	begun, d := time.Now(), p.out.Identity.Image
+	if d.IsZero() {
+		return agentbox.Errorf(agentbox.NotFound, "the image is not known")
+	}
+	img, err := p.d.boxes.Images.Exact(ctx, d, p.progress)
+	if err != nil {
+		return err
+	}
+	detail, bytes := d.Short()+" is here", int64(0)
+	if img.Lazy != nil {
+		detail = d.Short() + ", comes as it is read"
+	}
+	p.did(api.PartImage, begun, bytes, detail)
+	return nil
+}
+
+// setup gets what setup made there.
+func (p *pulling) setup(ctx context.Context) error {
+	begun, s := time.Now(), p.out.Identity.Setup
+	if s == nil {
+		return nil
+	}
+	results := p.d.shares.results
+	made, err := results.Find(ctx, s.Key)
+	if err == nil {
+		p.did(api.PartSetup, begun, 0, "what setup made is here")
+	} else if _, err = p.d.shares.team.Setup(ctx, s.Key, nil); err == nil {
+		if made, err = results.Find(ctx, s.Key); err == nil {
+			p.did(api.PartSetup, begun, p.d.shares.results.Size(ctx, made.Manifest), "what setup made, without running it")
+		}
+	}
+	if err == nil && made.Manifest != s.Result {
+		err = agentbox.Errorf(agentbox.Conflict, "there is another result of setup here")
+	}
+	return err
+}
+
+// pin says what the box is made of, as far as it is the same here.
+func (p *pulling) pin(image, setup error) {
+	if image != nil {
+		p.progress.Note("the image of that box cannot be had, so one is made by the same recipe: " + image.Error())
+		return
+	}
+	p.out.Pins = &api.Pins{Image: p.out.Identity.Image}
+	switch s := p.out.Identity.Setup; {
+	case setup != nil:
+		p.progress.Note("setup runs in the box: " + setup.Error())
+	case s != nil:
+		p.out.Pins.Key, p.out.Pins.Result = s.Key, s.Result
+	}
+}
+
+// missingSecrets lists the secrets that the identity names and that this user has not set.
+func (h handover) missingSecrets(d identity.Document) (missing []string, err error) {
+	have, err := h.d.boxes.Policies.Store.SecretsFor(project.Project{Name: d.Project})
+	for _, name := range d.Secrets {
+		if !slices.ContainsFunc(have, func(s project.Secret) bool { return s.Name == name }) {
+			missing = append(missing, name)
+		}
+	}
+	return missing, err
+}
+
+func short(commit string) string { return commit[:min(len(commit), 12)] }
