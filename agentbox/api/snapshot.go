@@ -18,6 +18,9 @@ var (
 	// DiffSnapshot compares a snapshot with what its box began with, or with an earlier one.
 	DiffSnapshot   = Endpoint[SnapshotDiff, WorkDiff]{"/v1/snapshot/diff"}
 	RemoveSnapshot = Endpoint[SnapshotRef, Snapshot]{"/v1/snapshot/remove"}
+	// WriteSnapshot makes a checkout of a snapshot for the user, without what git would go on with, such as
+	// an interrupted rebase and its commands, and with nothing staged.
+	WriteSnapshot = Endpoint[SnapshotInto, None]{"/v1/snapshot/write"}
 	// SourceOfSnapshot makes a source of a snapshot, as SourceOfTask does of a task.
 	SourceOfSnapshot = Endpoint[SnapshotSource, CapturedSource]{"/v1/source/snapshot"}
 )
@@ -49,6 +52,12 @@ type SnapshotDetail struct {
 // SnapshotRef names a snapshot.
 type SnapshotRef struct {
 	Snapshot string `json:"snapshot"`
+}
+
+// SnapshotInto names a directory that does not exist, as an absolute path.
+type SnapshotInto struct {
+	SnapshotRef
+	Into string `json:"into"`
 }
 
 // SnapshotDiff is DiffRequest for snapshots. From is "" for what the box began with.

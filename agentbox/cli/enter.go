@@ -18,13 +18,15 @@ import (
 func (a *app) enterCommand() *cli.Command {
 	var r run
 	var away bool
+	worktree := ""
 	return &cli.Command{
 		Name: "enter", Category: catInside, Usage: "step into what an agent works on or has left", ArgsUsage: "[BOX|TASK] [-- CMD...]",
 		StopOnNthArg: a.commandFollows(),
 		Description: "A box is entered as it is; a paused one goes on. Of a task that runs, it is the task's own box; of one that has ended, a new box of\n" +
 			"what it left, with its image, setup and services. Of another machine of the team, [MACHINE/]NAME, a new box here like the one there:\n" +
 			"its owner allows that with agentbox task share. Without a name, lists what there is, newest trouble first.",
-		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away}),
+		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away},
+			&cli.StringFlag{Name: "worktree", Usage: "make a checkout `DIR` of it on this machine instead, for your own editor", Destination: &worktree}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
 				return agentbox.Errorf(agentbox.Invalid, "enter takes one box or task").WithHint("a command follows after --: agentbox enter NAME -- CMD...")
@@ -32,6 +34,9 @@ func (a *app) enterCommand() *cli.Command {
 			name := cmd.Args().First()
 			if name == "" {
 				return a.listContexts(ctx)
+			}
+			if worktree != "" {
+				return a.writeWorktree(ctx, name, worktree)
 			}
 			r.argv, r.tty = a.command, r.tty || a.interactive()
 			c, made, err := a.context(ctx, name)

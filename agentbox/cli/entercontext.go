@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/identity"
 )
 
 // pullContext makes a box of what another machine of the team works on, or has left.
@@ -44,6 +46,32 @@ func (a *app) pullContext(ctx context.Context, name string) (c api.Connection, m
 		fmt.Fprintf(a.stderr, "%s of %s: in box %s, %s from the question to the prompt\n", name, got.From, resp.Box.Name, tookText(time.Since(begun)))
 	}
 	return resp.Connection, resp.Created, nil
+}
+
+// writeWorktree makes a checkout of a context, here or of another machine, without a box.
+func (a *app) writeWorktree(ctx context.Context, name, dir string) error {
+	into, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	var of identity.Document
+	here, err := call(ctx, a, api.ShowIdentity, api.BoxRef{Box: name})
+	if of = here.Document; agentbox.CodeOf(err) == agentbox.NotFound {
+		var at string
+		if at, err = currentDir(); err != nil {
+			return err
+		}
+		var got api.PulledContext
+		got, err = call(ctx, a, api.PullContext, api.ContextRef{Name: name, Directory: at})
+		of = got.Identity
+	}
+	if err == nil {
+		_, err = call(ctx, a, api.WriteSnapshot, api.SnapshotInto{SnapshotRef: api.SnapshotRef{Snapshot: of.Snapshot.String()}, Into: into})
+	}
+	if err != nil {
+		return err
+	}
+	return a.report(facts{value: of, ids: []string{into}, text: fmt.Sprintf("%s has what %s is at %s; nothing is staged", into, oneLine(name), of.Commit[:min(len(of.Commit), 12)])})
 }
 
 // reviewSource asks about what a source wants of this machine, as reviewAtTerminal does for a checkout.

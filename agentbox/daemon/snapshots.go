@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"agentbox/agentbox"
@@ -32,6 +35,7 @@ func (s snapshots) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ShowSnapshot, s.show)
 	api.Handle(mux, api.DiffSnapshot, s.diff)
 	api.Handle(mux, api.RemoveSnapshot, s.remove)
+	api.Handle(mux, api.WriteSnapshot, s.write)
 	api.Handle(mux, api.SourceOfSnapshot, s.source)
 }
 
@@ -164,6 +168,21 @@ func (s snapshots) source(ctx context.Context, req api.SnapshotSource, _ agentbo
 	}
 	defer release()
 	return describeSource(c, from), nil
+}
+
+// write makes a checkout of a snapshot outside of any box.
+func (s snapshots) write(ctx context.Context, req api.SnapshotInto, _ agentbox.Progress) (api.None, error) {
+	one, kept, err := s.find(ctx, req.Snapshot)
+	if err != nil {
+		return api.None{}, err
+	}
+	if _, err := os.Lstat(req.Into); err == nil || !filepath.IsAbs(req.Into) {
+		return api.None{}, agentbox.Errorf(agentbox.Conflict, "%s is there already", req.Into).WithHint("name a directory that does not exist")
+	}
+	if err := snapshot.Checkout(ctx, kept.Plain(), one.Document.Branch, req.Into); err != nil {
+		return api.None{}, errors.Join(err, os.RemoveAll(req.Into))
+	}
+	return api.None{}, nil
 }
 
 // sourceOf makes a source of a snapshot that is in the mirror, for a user in a directory. Its boxes are

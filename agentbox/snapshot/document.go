@@ -262,6 +262,13 @@ func (k Kept) Exact(ctx context.Context) (Kept, error) {
 	return k, err
 }
 
+// Plain is the same work without the index, and without the state of interrupted operations: git would
+// run the commands of a rebase with the user's rights.
+func (k Kept) Plain() Kept {
+	k.Rest = ""
+	return k
+}
+
 // Digests returns sha256:<hex> of the files with some names in a snapshot. Those that it does not have
 // are left out.
 func (d Document) Digests(ctx context.Context, dir string, names []string) (map[string]string, error) {

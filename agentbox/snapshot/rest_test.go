@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -90,4 +91,29 @@ func FuzzRest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Git would run the commands of an interrupted rebase with the user's rights: a checkout outside of a
+// box has the work, and none of that.
+func TestPlainCheckout(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; git -c sequence.editor=true rebase -q -i --root -x false >/dev/null 2>&1 || true; grep -q exec .git/rebase-merge/done; echo n >n; git add n`)
+	d, _ := documentOf(t, w)
+	exact, plain := filepath.Join(w.dir, "exact"), filepath.Join(w.dir, "plain")
+	for dir, kept := range map[string]Kept{exact: d.Kept(w.mirror), plain: d.Kept(w.mirror).Plain()} {
+		if err := Checkout(t.Context(), kept, d.Branch, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(exact, ".git", "rebase-merge")); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"rebase-merge", "rebase-apply", "sequencer", "hooks"} {
+		if _, err := os.Lstat(filepath.Join(plain, ".git", name)); err == nil {
+			t.Errorf("there is a %s", name)
+		}
+	}
+	if got := gitOut(t, plain, "status", "--porcelain"); got != "?? n" {
+		t.Errorf("%q", got)
+	}
 }

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"agentbox/agentbox"
+	"agentbox/bench"
+)
+
+// contextCluster is two machines of a team: an agent works in a box on the first, in a repository of
+// 200 MB with 2,000 commits, and somebody on the other one enters that.
+type contextCluster struct {
+	daemons
+	member bool // the second machine is in the team
+	count  int  // samples, each of which changes something in the box
+}
+
+// What the repository has, and what is changed in the box.
+const (
+	contextFiles, contextFile = 200, 1 << 20
+	contextCommits            = 2000
+	contextChange             = `for i in $(seq 20); do echo "$1 $i" >>data/file$i; done; head -c 5000000 /dev/urandom >untracked`
+)
+
+// contextVerb is `lab context`.
+func contextVerb(out io.Writer) *cli.Command {
+	return verb("context", "measure entering what an agent works on, here and from another machine",
+		"Two daemons in network namespaces, joined by a link of 1 Gbit/s; a repository of 200 MB with 2,000 commits, and 20 changed files and 5 MB\n"+
+			"untracked in the box. Whole commands, to the end of the first one in the box. Needs root. Let nothing else run meanwhile.", 10, out, measureContext)
+}
+
+// measureContext measures whole commands in a lab like that of the mesh.
+func measureContext(ctx context.Context, r *bench.Run) error {
+	if err := r.Home.Create(); err != nil {
+		return err
+	}
+	lab, err := OpenMeshLab(MeshConfig{Dir: r.Home.Dir, Binary: r.Binary, Progress: r.Progress})
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Measure(ctx, lab.context()), lab.Close())
+}
+
+// context is the scenarios. Their ceilings are those of the mesh.
+func (l *MeshLab) context() []bench.Scenario {
+	o := &contextCluster{daemons: daemons{l: l, name: "ctx"}}
+	all := sharing(o.open, o.close,
+		l.scenario("context/attach", "", o.attach), l.scenario("context/resume", "", o.resume),
+		l.scenario("context/snapshot-same", "", o.snapshot), l.scenario("context/snapshot-20-files", "", o.snapshotChanged),
+		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/pull-cold", "", o.pullCold))
+	return bench.InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
+}
+
+// contextBox is the name of the agent's box.
+const contextBox = "agents"
+
+// open makes the image, the team, and the agent's box, which everybody may enter.
+func (o *contextCluster) open(ctx context.Context) (err error) {
+	if o.links != nil {
+		return nil
+	}
+	if err := o.repository(ctx); err != nil {
+		return err
+	}
+	if err := o.fill(ctx); err != nil {
+		return err
+	}
+	if err := o.makeImage(ctx, 0); err != nil {
+		return err
+	}
+	if o.links, err = newLinks(ctx, 2, linkGigabit); err != nil {
+		return err
+	}
+	if err := o.initTeam(ctx); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"up", "--detach", "-q", "--name", contextBox}, {"task", "share", "--project"}} {
+		if _, err := o.command(ctx, 0, true, args...); err != nil {
+			return err
+		}
+	}
+	return o.change(ctx)
+}
+
+// fill adds files and commits to the repository, by git fast-import.
+func (o *contextCluster) fill(ctx context.Context) error {
+	if err := bench.Git(ctx, o.repo, "remote", "add", "origin", "https://example.com/bench/context.git"); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "git", "-C", o.repo, "fast-import", "--quiet")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	writeHistory(in)
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+		return err
+	}
+	return bench.Git(ctx, o.repo, "reset", "-q", "--hard", "main")
+}
+
+// writeHistory writes commits for git fast-import: all files in the first one, and then changes of a
+// small one. An error of the pipe is that of git.
+func writeHistory(to io.Writer) {
+	w := bufio.NewWriter(to)
+	random := rand.NewChaCha8([32]byte{1})
+	commit := func(n int) {
+		fmt.Fprintf(w, "commit refs/heads/main\ncommitter b <b@localhost> %d +0000\ndata 1\nc\n", 1_700_000_000+n)
+		if n == 0 {
+			fmt.Fprint(w, "from refs/heads/main^0\n")
+		}
+	}
+	commit(0)
+	data := make([]byte, contextFile)
+	for i := range contextFiles {
+		_, _ = random.Read(data)
+		fmt.Fprintf(w, "M 100644 inline data/file%d\ndata %d\n%s\n", i, len(data), data)
+	}
+	for n := 1; n < contextCommits; n++ {
+		commit(n)
+		fmt.Fprintf(w, "M 100644 inline src/file%d\ndata %d\n%0100d\n", n%50, 100, n)
+	}
+	_ = w.Flush()
+}
+
+// change does the agent's work, another one each time.
+func (o *contextCluster) change(ctx context.Context) error {
+	o.count++
+	_, err := o.command(ctx, 0, true, "exec", contextBox, "--", "sh", "-c", contextChange, "sh", fmt.Sprint(o.count))
+	return err
+}
+
+// timed runs a command on a machine, in an empty directory.
+func (o *contextCluster) timed(ctx context.Context, i int, args ...string) (time.Duration, error) {
+	at := *o
+	at.repo = filepath.Join(o.l.dir, "empty")
+	if err := os.MkdirAll(at.repo, 0o755); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	_, err := at.command(ctx, i, true, args...)
+	return time.Since(start), err
+}
+
+func (o *contextCluster) attach(ctx context.Context) (time.Duration, error) {
+	return o.timed(ctx, 0, "enter", contextBox, "--", "true")
+}
+
+func (o *contextCluster) resume(ctx context.Context) (time.Duration, error) {
+	if _, err := o.command(ctx, 0, true, "pause", contextBox); err != nil {
+		return 0, err
+	}
+	return o.attach(ctx)
+}
+
+func (o *contextCluster) snapshot(ctx context.Context) (time.Duration, error) {
+	return o.timed(ctx, 0, "snapshot", "create", contextBox)
+}
+
+func (o *contextCluster) snapshotChanged(ctx context.Context) (time.Duration, error) {
+	if err := o.change(ctx); err != nil {
+		return 0, err
+	}
+	return o.snapshot(ctx)
+}
+
+// join makes the second machine a member that sees the box.
+func (o *contextCluster) joined(ctx context.Context) error {
+	if o.member {
+		return nil
+	}
+	if err := o.daemons.join(ctx, 1); err != nil {
+		return err
+	}
+	o.member = true
+	for {
+		all, err := o.command(ctx, 1, true, "ls", "--team", "-q")
+		if err != nil || all != "" {
+			return err
+		}
+		if err := bench.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// pull enters the box from the second machine, and leaves nothing of the box that this makes.
+func (o *contextCluster) pull(ctx context.Context) (time.Duration, error) {
+	return o.timed(ctx, 1, "enter", "--rm", "seed/"+contextBox, "--", "true")
+}
+
+// pullWarm is a second entering, of other work.
+func (o *contextCluster) pullWarm(ctx context.Context) (time.Duration, error) {
+	if !o.member {
+		if err := o.joined(ctx); err != nil {
+			return 0, err
+		}
+		if _, err := o.pull(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if err := o.change(ctx); err != nil {
+		return 0, err
+	}
+	return o.pull(ctx)
+}
+
+// pullCold is the first entering of a machine that has nothing.
+func (o *contextCluster) pullCold(ctx context.Context) (took time.Duration, err error) {
+	defer func() { o.member, err = false, errors.Join(err, o.forget(ctx, 1)) }()
+	if o.member {
+		if err := o.forget(ctx, 1); err != nil {
+			return 0, err
+		}
+		o.member = false
+	}
+	if err := o.joined(ctx); err != nil {
+		return 0, err
+	}
+	return o.pull(ctx)
+}
