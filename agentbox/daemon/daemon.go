@@ -232,7 +232,9 @@ func (d *daemon) membership() membership.Membership {
 }
 
 // evidence returns what boxes of tasks left.
-func (d *daemon) evidence() evidence { return evidence{jobs{d.cfg.Home, d.boxes}} }
+func (d *daemon) evidence() evidence {
+	return evidence{jobs{d.cfg.Home, d.boxes}, host.OriginsOf(d.boxes)}
+}
 
 // tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks {

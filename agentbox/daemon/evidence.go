@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/host"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/agentbox/task"
@@ -26,7 +27,10 @@ import (
 // attempted. The queue calls Gather when an attempt ends, and `task show` looks at it before. All
 // of it comes from the supervisor and the gateway. What the box controls appears only as the text
 // of its attempts.
-type evidence struct{ jobs }
+type evidence struct {
+	jobs
+	origins host.Origins
+}
 
 // gatherTimeout is how long a supervisor may take for its final report. The attempt's result waits
 // for it.
@@ -47,7 +51,7 @@ func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (tas
 	t, err := w.read(box)
 	logs, logErr := copyServiceLogs(w.home.Box(box.ID).ServiceLogs(), filepath.Join(dir, servicesDir))
 	t.Services = logs
-	made, identityErr := w.boxes.Identity(ctx, api.BoxRef{Box: box.ID.String()})
+	made, identityErr := w.origins.Identity(ctx, api.BoxRef{Box: box.ID.String()})
 	if identityErr == nil {
 		identityErr = durable.WriteJSON(filepath.Join(dir, identityFile), made, 0o600)
 	}

@@ -38,7 +38,7 @@ func TestEvidenceHasDeniedFlows(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := evidence{jobs{home: h}}.read(box)
+	got, err := evidence{jobs: jobs{home: h}}.read(box)
 	if err != nil || len(got.Pressure) != 1 || got.Pressure[0].Detail != "wall 3s" || got.Pressure[0].What != agentbox.PressureLimit || got.Cost != nil {
 		t.Errorf("%+v, %v", got, err)
 	}

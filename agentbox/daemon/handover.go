@@ -16,6 +16,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/contexts"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/host"
 	"agentbox/agentbox/identity"
 	"agentbox/agentbox/layers"
 )
@@ -96,7 +97,7 @@ func (h handover) read(ctx context.Context, s subject, progress agentbox.Progres
 		return d, snap, err
 	}
 	if kept == nil {
-		if d, err = h.d.boxes.Identity(ctx, ref); err == nil {
+		if d, err = host.OriginsOf(h.d.boxes).Identity(ctx, ref); err == nil {
 			_, snap, _, err = h.d.snapshots().take(ctx, ref, progress)
 		}
 	} else {

@@ -13,7 +13,6 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/identity"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/place/local/control"
 )
@@ -23,7 +22,6 @@ type boxFinder interface {
 	Find(context.Context, api.BoxRef) (agentbox.Box, error)
 	List(context.Context, api.ListRequest, agentbox.Progress) ([]agentbox.Box, error)
 	Connect(context.Context, api.BoxRef, agentbox.Progress) (api.Connection, error)
-	Identity(context.Context, api.BoxRef) (identity.Document, error)
 }
 
 // jobs serves the calls about jobs of all boxes. It has no state of its own: a job's state is in

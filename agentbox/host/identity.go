@@ -14,9 +14,16 @@ import (
 	"agentbox/agentbox/project"
 )
 
+// Origins says what boxes are made of.
+type Origins struct{ m *Manager }
+
+// OriginsOf returns what the boxes of m are made of.
+func OriginsOf(m *Manager) Origins { return Origins{m} }
+
 // Identity is what a box is made of, as far as this host decided it: without the work in it, and with
 // the names of its lockfiles only.
-func (m *Manager) Identity(ctx context.Context, ref api.BoxRef) (identity.Document, error) {
+func (o Origins) Identity(ctx context.Context, ref api.BoxRef) (identity.Document, error) {
+	m := o.m
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return identity.Document{}, err
