@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -39,13 +40,35 @@ func (a *app) pullContext(ctx context.Context, name string) (c api.Connection, m
 		return c, false, err
 	}
 	if !a.quiet {
-		printChecklist(a.stderr, got, resp, time.Since(ready))
+		took := time.Since(ready)
+		a.countImage(ctx, &got)
+		printChecklist(a.stderr, got, resp, took)
 		for _, s := range got.MissingSecrets {
 			fmt.Fprintf(a.stderr, "secret %s is set there and not here: agentbox secret set %s ...\n", s, s)
 		}
 		fmt.Fprintf(a.stderr, "%s of %s: in box %s, %s from the question to the prompt\n", name, got.From, resp.Box.Name, tookText(time.Since(begun)))
 	}
 	return resp.Connection, resp.Created, nil
+}
+
+// countImage adds to the step of an image that is not all here which part of it has come, and from whom.
+func (a *app) countImage(ctx context.Context, got *api.PulledContext) {
+	if got.Pins == nil {
+		return
+	}
+	img, err := call(ctx, a, api.ShowImage, api.ImageRef{Image: got.Pins.Image.String()})
+	if err != nil || img.Missing == 0 {
+		return
+	}
+	for i := range got.Steps {
+		step := &got.Steps[i]
+		for _, r := range img.Received {
+			if step.What == api.PartImage {
+				step.Bytes += r.Bytes
+				step.From = strings.TrimPrefix(step.From+", "+cmp.Or(r.Name, r.Peer[:min(len(r.Peer), 12)]), ", ")
+			}
+		}
+	}
 }
 
 // writeWorktree makes a checkout of a context, here or of another machine, without a box.

@@ -33,7 +33,7 @@ type handover struct {
 func (d *daemon) newHandover() handover {
 	h := handover{d: d, cache: new(sharedCache), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
 	h.owner.Find, h.owner.Prepare = h.find, h.prepare
-	d.shares.sharing.Granted = h.owner.Granted
+	d.shares.contexts.Store(h.owner)
 	d.shares.team.Serve(contexts.Service, h.owner.Handler())
 	return h
 }
@@ -101,12 +101,18 @@ func (h handover) read(ctx context.Context, s subject, progress agentbox.Progres
 			_, snap, _, err = h.d.snapshots().take(ctx, ref, progress)
 		}
 	} else {
-		exact, exactErr := kept.Exact(ctx)
-		if err = exactErr; err == nil {
-			snap, _, err = h.d.snapshots().keep(ctx, exact, s.Project, s.name)
+		if d, err = h.ofAttempt(*s.task); err != nil {
+			return d, snap, err
+		}
+		exact, err := kept.Exact(ctx)
+		if d.Branch != d.Commit { // else none was checked out
+			exact.Branch = d.Branch
 		}
 		if err == nil {
-			d, err = h.ofAttempt(*s.task)
+			snap, _, err = h.d.snapshots().keep(ctx, exact, s.Project, s.name)
+		}
+		if err != nil {
+			return d, snap, err
 		}
 	}
 	if t := s.task; t != nil {

@@ -7,11 +7,14 @@ import (
 	"os"
 	"sync/atomic"
 
+	"agentbox/agentbox"
+	"agentbox/agentbox/contexts"
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/team"
 	"agentbox/cachestore"
 	"agentbox/mesh"
+	"agentbox/mesh/exchange"
 	"agentbox/vmm/image"
 )
 
@@ -29,8 +32,9 @@ type shares struct {
 	mesh    *mesh.Mesh
 	noMesh  error // why mesh is nil
 
-	inUse    atomic.Pointer[images.Images] // what boxes run from; nil before there are any
-	machines chan struct{}                 // receives when there may be templates or kernels that the team wants
+	inUse    atomic.Pointer[images.Images]  // what boxes run from; nil before there are any
+	contexts atomic.Pointer[contexts.Owner] // who hands over what may be entered; nil before there are boxes
+	machines chan struct{}                  // receives when there may be templates or kernels that the team wants
 }
 
 // mdnsEnv set to off disables multicast on the local network, both to announce this machine and to
@@ -59,6 +63,10 @@ func share(ctx context.Context, cfg Config, images *image.Store) (*shares, error
 	s.store = layers.OpenAsync(ctx, cachestore.Config{Dir: cfg.Home.Store(), Key: key, Log: cfg.Log, Trusted: t.Trusts, OnNameChange: t.Notify}, reverifyDamaged(images, cfg.Log))
 	s.images = &layers.Images{Store: s.store.Store, Remotes: s.remotes, Key: key.Public().(ed25519.PublicKey)}
 	s.sharing = &layers.Sharing{Store: s.store.Store, File: cfg.Home.Shared(), Changed: t.SharingChanged}
+	s.sharing.Granted = func(peer exchange.PeerID, manifest agentbox.Digest) bool {
+		o := s.contexts.Load()
+		return o != nil && o.Granted(peer, manifest)
+	}
 	s.results = layers.SetupResults{Store: s.store.Store, Key: s.images.Key}
 	t.Images, t.SetupResults, t.Sharing, t.Files, t.Log = s.images, s.results, s.sharing, images, cfg.Log
 	images.FindRemote = t.Image
