@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,9 +58,12 @@ const (
 	maxText  = 1 << 10
 )
 
-// Sign completes a document and returns it encoded. Names beyond what fits are an error.
+// Sign completes a document and returns it encoded, as Parse takes it: without lockfiles whose names
+// cannot be shown. JSON would replace their bytes by others, over which there is no signature. More than
+// fits is an error.
 func (d Document) Sign(key ed25519.PrivateKey) (Document, []byte, error) {
-	d.Version, d.Created = version, d.Created.UTC()
+	d.Version, d.Created, d.Lockfiles = version, d.Created.UTC(), maps.Clone(d.Lockfiles)
+	maps.DeleteFunc(d.Lockfiles, func(name, _ string) bool { return !isText(name) })
 	d.Peer = peerOf(key.Public().(ed25519.PublicKey))
 	body, err := d.signed()
 	if err != nil {
@@ -70,8 +74,13 @@ func (d Document) Sign(key ed25519.PrivateKey) (Document, []byte, error) {
 	if err == nil && len(b) > MaxBytes {
 		err = agentbox.Errorf(agentbox.Conflict, "the identity has %d bytes, at most %d", len(b), MaxBytes).WithHint("name fewer lockfiles: and variables in env:")
 	}
+	if err == nil {
+		_, err = Parse(b)
+	}
 	return d, b, err
 }
+
+func isText(s string) bool { return len(s) <= maxText && agentbox.Printable(s) == s }
 
 func peerOf(key ed25519.PublicKey) string {
 	sum := sha256.Sum256(key)
@@ -121,7 +130,7 @@ func Parse(b []byte) (d Document, err error) {
 		texts = append(texts, name, digest)
 	}
 	for _, s := range texts {
-		if len(s) > maxText || agentbox.Printable(s) != s {
+		if !isText(s) {
 			return d, corrupt("text that cannot be shown")
 		}
 	}

@@ -78,6 +78,28 @@ func TestForgedDocument(t *testing.T) {
 	}
 }
 
+// JSON has no bytes that are not UTF-8: it replaces them, and a signature over what it made of them would
+// not be one over what a reader makes of that.
+func TestSignedNamesCanBeRead(t *testing.T) {
+	k, d := key(t), example()
+	d.Lockfiles = map[string]string{"good": "sha256:1", "bad\xff": "sha256:2", "bad\n": "sha256:3"}
+	signed, b, err := d.Sign(k)
+	if err != nil || len(signed.Lockfiles) != 1 || len(d.Lockfiles) != 3 {
+		t.Fatalf("%v, %v", signed.Lockfiles, err)
+	}
+	got, err := Parse(b)
+	if err == nil {
+		err = got.Verify(k.Public().(ed25519.PublicKey))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	d.Project = "\x1b"
+	if _, _, err := d.Sign(k); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("what nobody can read was signed: %v", err)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Document){
 		"version": func(d *Document) { d.Version = 2 }, "no project": func(d *Document) { d.Project = "" }, "escape": func(d *Document) { d.Task = "\x1b[2J" },
