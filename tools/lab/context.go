@@ -49,13 +49,14 @@ func measureContext(ctx context.Context, r *bench.Run) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Measure(ctx, lab.context()), lab.Close())
+	o := &contextCluster{daemons: daemons{l: lab, name: "ctx"}}
+	return errors.Join(r.Measure(ctx, o.scenarios()), o.close(ctx), lab.Close())
 }
 
-// context is the scenarios. Their ceilings are those of the mesh.
-func (l *MeshLab) context() []bench.Scenario {
-	o := &contextCluster{daemons: daemons{l: l, name: "ctx"}}
-	all := sharing(o.open, o.close,
+// scenarios have one cluster, which the caller closes. Their ceilings are those of the mesh.
+func (o *contextCluster) scenarios() []bench.Scenario {
+	l := o.l
+	all := sharing(o.open, nil,
 		l.scenario("context/attach", "", o.attach), l.scenario("context/resume", "", o.resume),
 		l.scenario("context/snapshot-same", "", o.snapshot), l.scenario("context/snapshot-20-files", "", o.snapshotChanged),
 		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/pull-cold", "", o.pullCold))
@@ -179,7 +180,7 @@ func (o *contextCluster) snapshotChanged(ctx context.Context) (time.Duration, er
 	return o.snapshot(ctx)
 }
 
-// join makes the second machine a member that sees the box.
+// joined makes the second machine a member that sees the box.
 func (o *contextCluster) joined(ctx context.Context) error {
 	if o.member {
 		return nil
