@@ -196,11 +196,11 @@ func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool,
 // not shared. After an error the answer is no. Shared lists all names of the store, which is slow,
 // so it looks for a person's decision first.
 func (s *Sharing) Shared(ctx context.Context, peer exchange.PeerID, manifest agentbox.Digest) bool {
-	if s.Granted != nil && s.Granted(peer, manifest) {
-		return true
-	}
 	if shared, decided, err := s.Decision(manifest); err != nil || decided {
 		return shared && err == nil
+	}
+	if s.Granted != nil && s.Granted(peer, manifest) {
+		return true
 	}
 	store, err := s.Store(ctx)
 	if err != nil {
