@@ -121,6 +121,9 @@ type TaskSpec struct {
 	// Where is which machines of the team may run it: "" is this one, "idle" any that is idle, else the
 	// ID of a peer.
 	Where string `json:"where,omitempty"`
+	// Continue is what the first attempt's box is made from instead of Source: a snapshot of an attempt
+	// that another machine began. Source still says what was there before the task.
+	Continue *SourceRef `json:"continue,omitempty"`
 	// For says whose task this machine runs; nil for one of its own.
 	For *TaskOrigin `json:"for,omitempty"`
 	// Schedule is the ID of the schedule that submitted the task, or "".
@@ -213,6 +216,19 @@ type Attempt struct {
 	Result  *Result   `json:"result,omitempty"` // nil while the attempt runs
 	// Worker is the name of the machine of the team that runs it, or ran it; "" for this one.
 	Worker string `json:"worker,omitempty"`
+	// Continue is what the attempt's box is made from, if it goes on from an earlier one; nil for the
+	// task's Source.
+	Continue *SourceRef `json:"continue,omitempty"`
+	// Saved is the last snapshot of the box while it ran; nil before the first.
+	Saved *SavedWork `json:"saved,omitempty"`
+}
+
+// SavedWork is a snapshot of the box of an attempt, taken while its command ran.
+type SavedWork struct {
+	Time     time.Time `json:"time"`
+	Snapshot Digest    `json:"snapshot"`
+	Commits  int       `json:"commits"` // since the task began
+	Files    int       `json:"files"`   // uncommitted
 }
 
 // Result is how an attempt ended. It is written once, as a whole, after everything that it names

@@ -95,6 +95,8 @@ type TaskLogRequest struct {
 	TaskRef
 	Service string `json:"service,omitempty"` // "" for the command
 	Cast    bool   `json:"cast,omitempty"`    // the transcript as an asciicast, not as text
+	// Follow goes on until the task has ended, for a task that another machine runs.
+	Follow bool `json:"follow,omitempty"`
 }
 
 // TaskEvent is one event in an attempt. Events are ordered by time and computed from records on

@@ -76,8 +76,9 @@ func (a *app) context(ctx context.Context, name string) (c api.Connection, made 
 	switch {
 	case last == nil:
 		return c, false, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", t.ID).WithHint("agentbox task show %s says for what it waits", t.ID)
-	case !t.State.Done() && last.Worker != "":
-		return c, false, agentbox.Errorf(agentbox.Conflict, "task %s runs on %s, whose box cannot be entered from here", t.ID, last.Worker).WithHint("agentbox logs %s, or enter it once it has ended", t.ID)
+	case !t.State.Done() && t.Where != "":
+		c, err = a.connect(ctx, t.ID.String())
+		return c, false, err
 	case !t.State.Done():
 		c, err = a.connect(ctx, last.BoxName)
 		return c, false, err

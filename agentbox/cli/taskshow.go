@@ -110,6 +110,11 @@ func infoRows(info api.TaskInfo) [][]string {
 	if place := placeText(t); t.Where != "" {
 		rows = append(rows, []string{"where", cmp.Or(place, "waits for a machine that takes it")})
 	}
+	if last := t.Last(); last != nil && last.Saved != nil {
+		s := last.Saved
+		text := fmt.Sprintf("%s: %s, %s; snapshot %s", s.Time.Local().Format(time.DateTime), agentbox.Plural(s.Commits, "commit"), agentbox.Plural(s.Files, "uncommitted file"), s.Snapshot.Short())
+		rows = append(rows, []string{"saved", text})
+	}
 	if t.For != nil {
 		rows = append(rows, []string{"for", fmt.Sprintf("task %s of %s", t.For.Task, t.For.Name)})
 	}
@@ -186,6 +191,9 @@ func (a *app) jobOfTask(ctx context.Context, ref api.TaskRef) (agentbox.Job, err
 		return agentbox.Job{}, agentbox.Errorf(agentbox.Conflict, "task %s is not running: it is %s", info.Task.ID, info.Task.State).
 			WithHint("agentbox task logs %s prints its output", info.Task.ID)
 	}
+	if info.Task.Where != "" {
+		return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: info.Task.ID.String()}})
+	}
 	return call(ctx, a, api.ShowJob, api.JobRef{BoxRef: api.BoxRef{Box: last.BoxName}, Job: last.Job.String()})
 }
 
@@ -232,6 +240,9 @@ func (a *app) taskLogs(ctx context.Context, ref api.TaskRef, l logs) error {
 			return download(ctx, a, api.TaskLog, api.TaskLogRequest{TaskRef: ref, Cast: l.cast}, a.stdout)
 		}
 		if last != nil && info.Task.Where != "" {
+			if l.follow && !l.cast {
+				return download(ctx, a, api.TaskLog, api.TaskLogRequest{TaskRef: ref, Follow: true}, a.stdout)
+			}
 			if last.Worker != "" && !l.follow {
 				return download(ctx, a, api.TaskLog, api.TaskLogRequest{TaskRef: ref, Cast: l.cast}, a.stdout)
 			}

@@ -77,7 +77,7 @@ func (t taskWork) check(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	if len(list) == 0 {
 		return none, agentbox.Errorf(agentbox.NotFound, "%s has no checks", cfg.Source).WithHint("see checks: in docs/configuration.md")
 	}
-	kept, err := t.find(&ref)
+	kept, err := t.find(ctx, &ref)
 	if err != nil {
 		return none, err
 	}

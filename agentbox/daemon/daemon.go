@@ -157,7 +157,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: manager.Kinds(), Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
-	d.artifacts = artifacts{jobs: jobs{cfg.Home, manager}, key: shared.key, tasks: d.tasks}
+	d.artifacts = artifacts{jobs: jobs{home: cfg.Home, boxes: manager}, key: shared.key, tasks: d.tasks}
 	checker, err := program(home.CheckProgram)
 	if err != nil {
 		return nil, errors.Join(err, manager.Close(), shared.close())
@@ -165,8 +165,8 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
 	d.ctx, d.fleet, d.handover = ctx, d.newFleet(), d.newHandover()
 	d.queue = task.NewQueue(ctx, task.Config{
-		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{cfg.Home, manager}},
-		Snapshotter: snapshotter{jobs{cfg.Home, manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Remote: d.fleet.owner, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
+		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{home: cfg.Home, boxes: manager}},
+		Snapshotter: snapshotter{jobs{home: cfg.Home, boxes: manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Saver: saves{d}, SaveEvery: saveEvery(), Remote: d.fleet.owner, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
 		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
 			d.tasks().addRunningUsage(ctx, &t)
 			return t.Costs
@@ -233,12 +233,12 @@ func (d *daemon) membership() membership.Membership {
 
 // evidence returns what boxes of tasks left.
 func (d *daemon) evidence() evidence {
-	return evidence{jobs{d.cfg.Home, d.boxes}, host.OriginsOf(d.boxes)}
+	return evidence{jobs{home: d.cfg.Home, boxes: d.boxes}, host.OriginsOf(d.boxes)}
 }
 
 // tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks {
-	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil}
+	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil, d.fleet.boxes}
 	if m := d.shares.mesh; m != nil {
 		t.findPeer = func(name string) (string, error) {
 			member, err := m.Find(name)
@@ -247,6 +247,9 @@ func (d *daemon) tasks() tasks {
 	}
 	return t
 }
+
+// taskWork returns the handlers about the work of boxes and tasks.
+func (d *daemon) taskWork() taskWork { return taskWork{d.tasks(), d.boxes.Work, d.fleet.boxes.work} }
 
 // idle returns when this machine works for others.
 func (d *daemon) idle() idle.Keeper {

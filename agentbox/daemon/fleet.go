@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"strconv"
+	"net"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -26,6 +26,7 @@ import (
 type fleetParts struct {
 	owner  *fleet.Owner
 	worker *fleet.Worker
+	boxes  *elsewhere
 }
 
 // newFleet makes them; d.queue is set later, before anything runs.
@@ -33,11 +34,18 @@ func (d *daemon) newFleet() fleetParts {
 	peers := fleetTeam{d}
 	wake := background.NewSignal()
 	p := fleetParts{
-		owner:  &fleet.Owner{Sources: d.sources, Accept: d.acceptWork, Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log},
+		owner: &fleet.Owner{
+			Sources: d.sources, Accept: d.acceptWork, Save: saves{d}.accept, Continue: saves{d}.Continue, Drop: saves{d}.Drop,
+			Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log,
+		},
 		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake},
 	}
 	d.shares.team.Offers, d.shares.team.News = p.owner.Offers, wake.Notify
+	p.boxes = &elsewhere{Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
+		return peers.dial(ctx, peer, fleet.BoxService)
+	}}, d: d, seen: map[agentbox.BoxID]attemptRef{}}
 	d.shares.team.Serve(fleet.Service, p.owner.Serve)
+	d.shares.team.Serve(fleet.BoxService, p.worker.Serve)
 	return p
 }
 
@@ -158,12 +166,92 @@ func (f fleetLocal) Written(ctx context.Context, t agentbox.Task, w io.Writer) e
 // Pack writes the work of a task, nothing if it did none.
 func (f fleetLocal) Pack(ctx context.Context, t agentbox.Task, w io.Writer) error {
 	ref := api.BoxRef{Box: t.ID.String()}
-	kept, err := taskWork{f.d.tasks(), f.d.boxes.Work}.find(&ref)
+	kept, err := f.d.taskWork().find(ctx, &ref)
 	if err != nil || kept == nil {
 		return nil // the result says what there is
 	}
 	return snapshot.Send(ctx, *kept, w)
 }
+
+// Save takes a snapshot of a task's box, and replaces the last one.
+func (f fleetLocal) Save(ctx context.Context, t agentbox.Task) ([]byte, func(context.Context, io.Writer) error, error) {
+	if _, err := f.d.queue.Save(ctx, t.ID); err != nil {
+		return nil, nil, err
+	}
+	t, err := f.d.queue.Store.Read(t.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.Saved(ctx, t)
+}
+
+func (f fleetLocal) Saved(ctx context.Context, t agentbox.Task) ([]byte, func(context.Context, io.Writer) error, error) {
+	return saves{f.d}.open(ctx, t)
+}
+
+// Enter says how to log in to the box of a task. What it says holds for this life of the box.
+func (f fleetLocal) Enter(ctx context.Context, t agentbox.Task) (*api.Connection, *agentbox.Job, error) {
+	last := t.Last()
+	if last == nil {
+		return nil, nil, agentbox.Errorf(agentbox.Conflict, "the box of task %s is not made yet", t.For.Task)
+	}
+	c, err := f.d.boxes.Connect(ctx, api.BoxRef{Box: last.BoxName}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	j, err := f.d.queue.Jobs.Show(ctx, last.BoxName, last.Job)
+	return &c, &j.Job, err
+}
+
+func (f fleetLocal) SSH(ctx context.Context, t agentbox.Task) (net.Conn, error) {
+	last := t.Last()
+	if last == nil {
+		return nil, agentbox.Errorf(agentbox.Conflict, "the box of task %s is not made yet", t.For.Task)
+	}
+	return f.d.boxes.SSH(ctx, api.BoxRef{Box: last.BoxName})
+}
+
+// Follow writes what a task's command writes, when it has begun, until it ends.
+func (f fleetLocal) Follow(ctx context.Context, t agentbox.Task, w io.Writer) error {
+	for {
+		if last := t.Last(); last != nil {
+			if j, err := f.d.queue.Jobs.Show(ctx, last.BoxName, last.Job); err == nil {
+				return job.OpenTranscript(j.Dir).WriteText(ctx, w, true)
+			}
+		}
+		if !background.Sleep(ctx, followEvery) {
+			return ctx.Err()
+		}
+		var err error
+		if t, err = f.d.queue.Store.Read(t.ID); err != nil || t.State.Done() {
+			return err
+		}
+	}
+}
+
+// Freeze stops the box of a task at once.
+func (f fleetLocal) Freeze(ctx context.Context, t agentbox.Task) error {
+	last := t.Last()
+	if last == nil {
+		return nil
+	}
+	return f.d.boxes.Halt(ctx, api.BoxRef{Box: last.BoxName}, true)
+}
+
+// Still lets the box go on without its command.
+func (f fleetLocal) Still(ctx context.Context, t agentbox.Task) error {
+	last := t.Last()
+	if last == nil {
+		return agentbox.Errorf(agentbox.NotFound, "the box of task %s is not made yet", t.ID)
+	}
+	if err := f.d.boxes.Halt(ctx, api.BoxRef{Box: last.BoxName}, false); err != nil {
+		return err
+	}
+	return f.d.queue.Jobs.Signal(ctx, api.JobSignal{ID: last.Job, Signal: "STOP"})
+}
+
+func (f fleetLocal) Return(id agentbox.TaskID) error  { return f.d.queue.Return(id) }
+func (f fleetLocal) Returned(id agentbox.TaskID) bool { return f.d.queue.Returned(id) }
 
 // acceptWork completes what a worker says of an attempt: the work becomes that of the task here, what
 // changed is read from it, and the price is by the rates of this machine.
@@ -185,18 +273,13 @@ func (d *daemon) acceptWork(ctx context.Context, t agentbox.Task, said agentbox.
 	if err != nil {
 		return said, err
 	}
-	name := t.ID.String()
-	if n := len(t.Attempts); n > 1 {
-		name += "-" + strconv.Itoa(n)
-	}
-	to := t.Directory
-	if t.Source.Elsewhere {
-		to = ""
-	}
-	if kept, err = snapshot.Adopt(ctx, kept, snapshot.TaskRef(name), to); err != nil {
+	if kept, err = snapshot.Adopt(ctx, kept, workRef(t), exportTo(t)); err != nil {
 		return said, err
 	}
 	said.Ref, said.Base, said.Commits, said.Unexported = kept.Ref, repo.Commit, kept.Commits, kept.Unexported
+	if said.Files > 0 && said.Commits > 0 {
+		said.Commits-- // the one that has them
+	}
 	changes, err := snapshot.Changes(ctx, kept)
 	if err != nil {
 		said.Notes = append(said.Notes, agentbox.AsError(err).Message)

@@ -92,7 +92,7 @@ func (h handover) capture(ctx context.Context, s subject, progress agentbox.Prog
 // read takes the snapshot, and reads what the box was made of.
 func (h handover) read(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, snap layers.StoredSnapshot, err error) {
 	ref := api.BoxRef{Box: s.ID}
-	kept, err := taskWork{h.d.tasks(), h.d.boxes.Work}.find(&ref)
+	kept, err := h.d.taskWork().find(ctx, &ref)
 	if err != nil {
 		return d, snap, err
 	}

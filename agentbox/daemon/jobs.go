@@ -27,15 +27,16 @@ type boxFinder interface {
 // jobs serves the calls about jobs of all boxes. It has no state of its own: a job's state is in
 // files in its box's directory, and its supervisor runs it, so that jobs continue without a daemon.
 type jobs struct {
-	home  home.Home
-	boxes boxFinder
+	home      home.Home
+	boxes     boxFinder
+	elsewhere *elsewhere // nil where no task is asked about
 }
 
 // handle registers the calls about jobs.
 func (j jobs) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.StartJob, j.start)
 	api.Handle(mux, api.ListJobs, j.list)
-	api.Handle(mux, api.ShowJob, j.find)
+	api.Handle(mux, api.ShowJob, j.show)
 	api.HandleDownload(mux, api.JobLog, j.log)
 	api.Handle(mux, api.SignalJob, j.signal)
 	api.Handle(mux, api.RemoveJob, j.remove)
@@ -111,6 +112,17 @@ func (j jobs) log(ctx context.Context, req api.JobLogRequest, w io.Writer) error
 func (j jobs) address(c api.Connection) environment.Address {
 	names := j.home.Box(c.Box)
 	return environment.Address{Name: c.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
+}
+
+// show finds a job as find does. A task that another machine runs stands for its box.
+func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progress) (agentbox.Job, error) {
+	found, err := j.find(ctx, req, progress)
+	if j.elsewhere != nil && agentbox.CodeOf(err) == agentbox.NotFound {
+		if at, ok := j.elsewhere.of(req.Box); ok {
+			_, found, err = j.elsewhere.enter(ctx, at)
+		}
+	}
+	return found, err
 }
 
 // find finds a job by its id or a unique prefix of it, in any box, or else the job that runs in a

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"context"
 	"net/http"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/token"
@@ -28,7 +30,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.PlanUp, boxes.Plan)
 	api.Handle(mux, api.ListBoxes, boxes.List)
 	api.Handle(mux, api.ShowBox, boxes.Show)
-	api.Handle(mux, api.Connect, traced(d.export, "enter", boxes.Connect))
+	api.Handle(mux, api.Connect, traced(d.export, "enter", d.fleet.boxes.connect))
 	api.Handle(mux, api.Pause, traced(d.export, "pause", boxes.Pause))
 	api.Handle(mux, api.Resume, traced(d.export, "resume", boxes.Resume))
 	api.Handle(mux, api.Fork, traced(d.export, "fork", boxes.Fork))
@@ -38,14 +40,14 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Remove, boxes.Remove)
 	api.Handle(mux, api.Label, host.Label(boxes))
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
-	taskWork{d.tasks(), boxes.Work}.handle(mux)
+	d.taskWork().handle(mux)
 	api.Handle(mux, api.OpenPort, boxes.Ports.Open)
 	api.Handle(mux, api.ClosePort, boxes.Ports.Close)
-	api.HandleTunnel(mux, api.BoxSSH, boxes.SSH)
+	api.HandleTunnel(mux, api.BoxSSH, d.fleet.boxes.ssh)
 	api.HandleDownload(mux, api.BoxLog, boxes.Log)
 
 	// Jobs, tasks, sources and snapshots register their own calls, each beside its code.
-	jobs{home: d.cfg.Home, boxes: boxes}.handle(mux)
+	jobs{home: d.cfg.Home, boxes: boxes, elsewhere: d.fleet.boxes}.handle(mux)
 	inside{jobs{home: d.cfg.Home, boxes: boxes}}.handle(mux)
 	tokens{&token.Store{Path: d.cfg.Home.Tokens()}, boxes, d.tasks()}.handle(mux)
 	d.tasks().handle(mux)
@@ -87,7 +89,10 @@ func (d *daemon) handler() http.Handler {
 	// The store, and the team.
 	d.entries().Handle(mux)
 	d.membership().Handle(mux)
-	api.Handle(mux, api.SetIdle, d.idle().Set)
+	api.Handle(mux, api.SetIdle, func(ctx context.Context, p api.IdlePolicy, progress agentbox.Progress) (api.IdleStatus, error) {
+		defer d.fleet.worker.Wake.Notify()
+		return d.idle().Set(ctx, p, progress)
+	})
 	api.Handle(mux, api.ShowIdle, d.idle().Show)
 	return d.changes.around(mux)
 }

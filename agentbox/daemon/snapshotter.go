@@ -2,6 +2,9 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"agentbox/agentbox"
@@ -9,6 +12,7 @@ import (
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/task"
+	"agentbox/agentbox/workspace"
 )
 
 // snapshotter keeps the work of a task's box as a ref in the mirror of its project and in the
@@ -38,21 +42,51 @@ func (k snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if n := len(t.Attempts); n > 1 { // the work of an earlier attempt stays where it is
 		name += "-" + strconv.Itoa(n)
 	}
-	from, to := box.Directory, box.Directory
+	from, to, base, baseline := box.Directory, box.Directory, box.Commit, k.home.Box(box.ID).Baseline()
 	if box.Elsewhere {
 		to = ""
 	}
 	if !box.Source.IsZero() { // which has what the box began with, whatever the checkout has now
 		from = k.home.SourceTree(box.Source)
 	}
+	// The box of a task that goes on from a snapshot has work of before, and began with the task's
+	// source all the same.
+	goesOn := t.Source != nil && !box.Source.IsZero() && box.Source != t.Source.Digest
+	if goesOn {
+		var remove func()
+		if from, base, baseline, remove, err = k.beginning(ctx, *t.Source); err != nil {
+			return task.Kept{}, err
+		}
+		defer remove()
+	}
 	kept, err := snapshot.Keep(ctx, in, snapshot.Request{
-		Mirror: k.home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: box.Commit, Baseline: k.home.Box(box.ID).Baseline(),
-		Checkout: from, ExportTo: to, SkipUntouched: true, Rest: true,
+		Mirror: k.home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: base, Baseline: baseline,
+		Checkout: from, ExportTo: to, SkipUntouched: !goesOn, Rest: true,
 	})
 	if err != nil {
 		return task.Kept{}, err
 	}
-	return k.describeWork(ctx, kept)
+	out, err := k.describeWork(ctx, kept)
+	out.Base = base
+	return out, err
+}
+
+// beginning is what a source was: its tree, commit, and a directory with what was uncommitted
+// (snapshot.RecordBaseline), which remove removes.
+func (k snapshotter) beginning(ctx context.Context, source agentbox.SourceRef) (tree, commit, baseline string, remove func(), err error) {
+	repo, err := workspace.Describe(ctx, k.home.SourceTree(source.Digest))
+	if err != nil {
+		return "", "", "", nil, err
+	}
+	dir, err := os.MkdirTemp("", "agentbox-begin-")
+	if err != nil {
+		return "", "", "", nil, err
+	}
+	baseline = filepath.Join(dir, "begin")
+	if err := snapshot.RecordBaseline(ctx, repo.Root, repo.Commit, baseline); err != nil {
+		return "", "", "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return repo.Root, repo.Commit, baseline, func() { os.RemoveAll(dir) }, nil
 }
 
 // maxChanges is how many files a result lists. `task ls` reads results as a whole, and the ref has

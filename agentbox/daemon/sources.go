@@ -108,8 +108,17 @@ func (d *daemon) neededSources() (map[agentbox.Digest]bool, error) {
 	needed, err := d.boxes.Sources()
 	all, _ := d.queue.Store.List() // a task that cannot be read does not run
 	for _, t := range all {
-		if t.Source != nil && !t.State.Done() {
-			needed[t.Source.Digest] = true
+		if t.State.Done() {
+			continue
+		}
+		refs := []*agentbox.SourceRef{t.Source, t.Continue}
+		if last := t.Last(); last != nil {
+			refs = append(refs, last.Continue)
+		}
+		for _, ref := range refs {
+			if ref != nil {
+				needed[ref.Digest] = true
+			}
 		}
 	}
 	return needed, err

@@ -79,6 +79,8 @@ type tasks struct {
 	sources  sources
 	checks   checks
 	findPeer func(name string) (id string, err error) // nil without a mesh
+	// elsewhere has the boxes of tasks that other machines run.
+	elsewhere *elsewhere
 }
 
 // handle registers the calls about tasks. Each takes a task by its id or a prefix of it. A client
@@ -363,7 +365,7 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 }
 
 // log writes what the last attempt of a task left. A command that never ran has left nothing.
-func (t tasks) log(_ context.Context, req api.TaskLogRequest, w io.Writer) error {
+func (t tasks) log(ctx context.Context, req api.TaskLogRequest, w io.Writer) error {
 	id, err := t.find(req.TaskRef)
 	if err != nil {
 		return err
@@ -373,6 +375,8 @@ func (t tasks) log(_ context.Context, req api.TaskLogRequest, w io.Writer) error
 	switch {
 	case err != nil:
 		return err
+	case req.Follow && found.Where != "" && !found.State.Done():
+		return t.elsewhere.follow(ctx, id, w)
 	case last == nil || last.Result == nil && last.Worker == "":
 		return agentbox.Errorf(agentbox.Conflict, "task %s has left nothing yet: it is %s", id, found.State).WithHint("agentbox task logs -f %s follows it", id)
 	case req.Service != "":

@@ -22,6 +22,8 @@ import (
 type taskWork struct {
 	tasks tasks
 	boxes work.Work
+	// elsewhere is the work so far of a task that another machine runs.
+	elsewhere func(context.Context, agentbox.Task, agentbox.Attempt) (*snapshot.Kept, error)
 }
 
 // handle registers the calls about work.
@@ -47,7 +49,7 @@ func (t taskWork) source(ctx context.Context, req api.TaskSourceRequest, _ agent
 		return api.CapturedSource{}, err
 	}
 	ref := api.BoxRef{Box: id.String()}
-	kept, err := t.find(&ref)
+	kept, err := t.find(ctx, &ref)
 	if err == nil && kept == nil {
 		err = agentbox.Errorf(agentbox.Conflict, "the work of task %s is in box %s", id, ref.Box).WithHint("agentbox fork %s makes another one like it", ref.Box)
 	}
@@ -67,7 +69,7 @@ func (t taskWork) source(ctx context.Context, req api.TaskSourceRequest, _ agent
 // diff shows what changed since a box or task started. For a task whose box is gone it uses the
 // mirror.
 func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
-	kept, err := t.find(&req.BoxRef)
+	kept, err := t.find(ctx, &req.BoxRef)
 	if err != nil {
 		return api.WorkDiff{}, err
 	}
@@ -96,7 +98,7 @@ func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentb
 
 // keep makes sure that the work of a box or task is in the mirror of its project.
 func (t taskWork) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.PulledWork, snapshot.Kept, error) {
-	kept, err := t.find(&ref)
+	kept, err := t.find(ctx, &ref)
 	switch {
 	case err != nil:
 		return api.PulledWork{}, snapshot.Kept{}, err
@@ -183,7 +185,7 @@ func readLine[T any](r *bufio.Reader) (v T, err error) {
 // find returns the work of the task that ref means. If a box has to be asked instead, it returns
 // nil and sets ref to that box. It returns Conflict for a task that has not started, and NotFound
 // for one that left no work.
-func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
+func (t taskWork) find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error) {
 	id, err := agentbox.ParseTaskID(ref.Box)
 	if err != nil {
 		return nil, nil
@@ -201,6 +203,8 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	// could not be, or be in the mirror.
 	case last == nil:
 		return nil, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", id).WithHint("agentbox task ls says what it waits for")
+	case last.Result == nil && one.Where != "":
+		return t.elsewhere(ctx, one, *last)
 	case last.Result == nil:
 		// The task's box still exists and is asked like any other.
 		ref.Box = last.BoxName
@@ -212,8 +216,12 @@ func (t taskWork) find(ref *api.BoxRef) (*snapshot.Kept, error) {
 	case last.Result.Ref == "":
 		return nil, agentbox.Errorf(agentbox.NotFound, "nothing was done in task %s", id)
 	}
-	r := last.Result
-	of := project.Project{Name: one.Project}
-	kept := snapshot.Rebuild(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files, Notes: r.Notes}, r.OtherWork)
+	kept := t.ofResult(one, *last.Result)
 	return &kept, nil
+}
+
+// ofResult is the work that an attempt left, in the mirror.
+func (t taskWork) ofResult(one agentbox.Task, r agentbox.Result) snapshot.Kept {
+	of := project.Project{Name: one.Project}
+	return snapshot.Rebuild(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files, Notes: r.Notes}, r.OtherWork)
 }

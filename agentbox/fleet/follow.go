@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -13,15 +14,89 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// follow follows a task of another machine, if nobody does. give tells that this machine's owner
-// needs it, so that the task is given back.
-func (w *Worker) follow(ctx context.Context, work *sync.WaitGroup, owner identity.PeerID, t agentbox.Task, give bool) {
-	q := question{Task: t.For.Task, Attempt: t.For.Attempt, Fence: t.For.Fence}
-	if give && !t.State.Done() {
-		q.Do = askReturn
-		work.Go(func() { _ = w.tell(ctx, owner, q) })
-		w.end(t)
+// giveBackTime bounds how long a machine whose owner came back works on the snapshot of a task.
+const giveBackTime = 15 * time.Second
+
+// giveBack gives back all tasks, since this machine's owner needs it: first every box stands still,
+// then one after the other is saved, and goes.
+func (w *Worker) giveBack(ctx context.Context, work *sync.WaitGroup) {
+	var all []agentbox.Task
+	w.mu.Lock()
+	for _, t := range w.Local.Tasks() {
+		if !t.State.Done() && !w.returns[t.ID] && !w.Local.Returned(t.ID) {
+			w.returns[t.ID] = true
+			all = append(all, t)
+		}
 	}
+	w.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	work.Go(func() {
+		var frozen sync.WaitGroup
+		for _, t := range all {
+			frozen.Go(func() {
+				if err := w.Local.Freeze(ctx, t); err != nil {
+					w.Log.Warn("cannot stop a box of another machine at once", "task", t.ID, "error", err)
+				}
+			})
+		}
+		frozen.Wait()
+		for _, t := range all {
+			w.giveBackOne(ctx, t)
+			w.mu.Lock()
+			delete(w.returns, t.ID)
+			w.mu.Unlock()
+		}
+		w.Wake.Notify()
+	})
+}
+
+// giveBackOne takes a last snapshot, for the machine that goes on. Without it that one begins where the
+// snapshot before was.
+func (w *Worker) giveBackOne(ctx context.Context, t agentbox.Task) {
+	owner, err := identity.ParsePeer(t.For.Owner)
+	if err != nil {
+		return
+	}
+	q := questionOf(t)
+	saving, cancel := context.WithTimeout(ctx, giveBackTime)
+	if err = w.Local.Still(saving, t); err == nil {
+		var document []byte
+		var pack func(context.Context, io.Writer) error
+		if document, pack, err = w.Local.Save(saving, t); err == nil {
+			err = w.sendSave(saving, owner, q, document, pack)
+		}
+	}
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		w.Log.Warn("a task is given back without a last snapshot", "task", t.ID, "error", err)
+	}
+	if err := w.Local.Return(t.ID); err != nil && agentbox.CodeOf(err) != agentbox.Conflict {
+		w.Log.Error("cannot give back a task", "task", t.ID, "error", err)
+	}
+	q.Do = askReturn
+	_ = w.tell(ctx, owner, q) // deliver says it again
+}
+
+// questionOf begins a question about a task of another machine.
+func questionOf(t agentbox.Task) question {
+	return question{Task: t.For.Task, Attempt: t.For.Attempt, Fence: t.For.Fence}
+}
+
+// sendSave sends a snapshot to a task's owner.
+func (w *Worker) sendSave(ctx context.Context, owner identity.PeerID, q question, document []byte, pack func(context.Context, io.Writer) error) error {
+	q.Do, q.Document = askSave, document
+	var a answer
+	err := w.askWith(ctx, owner, q, func(s *wire.Stream) error { return pack(ctx, s) }, func(s *wire.Stream) error {
+		return wire.ReadMessage(s, &a, maxMessage)
+	})
+	return errors.Join(err, stopError(a.Stop))
+}
+
+// follow follows a task of another machine, if nobody does.
+func (w *Worker) follow(ctx context.Context, work *sync.WaitGroup, owner identity.PeerID, t agentbox.Task) {
+	q := questionOf(t)
 	w.mu.Lock()
 	followed := w.followed[t.ID]
 	w.followed[t.ID] = true
@@ -58,6 +133,7 @@ func (w *Worker) find(id agentbox.TaskID) *agentbox.Task {
 // deliver says that a task goes on, with what it wrote, and then how it ended, until its owner has
 // that or does not want it. An owner that cannot be reached is asked again: it may be asleep.
 func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox.TaskID, q question) {
+	var sent agentbox.Digest // the last snapshot that the owner has
 	for wait := beatEvery; ; {
 		t := w.find(id)
 		if t == nil {
@@ -69,6 +145,7 @@ func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox
 			wait = min(2*wait, time.Minute)
 		case a.Stop == "":
 			wait = beatEvery
+			sent = w.replicate(ctx, owner, *t, q, sent)
 		case t.State.Done():
 			if err := w.Local.Remove(id); err != nil {
 				w.Log.Error("cannot remove a task that was delivered", "task", id, "error", err)
@@ -84,6 +161,22 @@ func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox
 	}
 }
 
+// replicate sends the last snapshot of a task, unless the owner has it, and returns which it has.
+func (w *Worker) replicate(ctx context.Context, owner identity.PeerID, t agentbox.Task, q question, sent agentbox.Digest) agentbox.Digest {
+	last := t.Last()
+	if last == nil || last.Saved == nil || last.Saved.Snapshot == sent || t.State.Done() {
+		return sent
+	}
+	document, pack, err := w.Local.Saved(ctx, t)
+	if err == nil {
+		err = w.sendSave(ctx, owner, q, document, pack)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.Log.Warn("the owner of a task does not get its snapshot", "task", t.ID, "error", err)
+	}
+	return last.Saved.Snapshot // the next one may arrive
+}
+
 // report tells the owner how a task goes, or how it ended.
 func (w *Worker) report(ctx context.Context, owner identity.PeerID, t agentbox.Task, q *question) (answer, error) {
 	var a answer
@@ -97,6 +190,11 @@ func (w *Worker) report(ctx context.Context, owner identity.PeerID, t agentbox.T
 		err := w.ask(ctx, owner, *q, read)
 		q.Offset = a.Offset
 		return a, err
+	}
+	if w.Local.Returned(t.ID) {
+		back := questionOf(t)
+		back.Do = askReturn
+		return a, w.ask(ctx, owner, back, read)
 	}
 	done := question{Do: askFinish, Task: q.Task, Attempt: q.Attempt, Fence: q.Fence, Result: &agentbox.Result{State: t.State}}
 	if last := t.Last(); last != nil && last.Result != nil {

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"encoding/json"
+
 	"agentbox/agentbox"
 	"agentbox/mesh/wire"
 )
@@ -16,11 +18,12 @@ const (
 	askBeat     = "beat"
 	askFinish   = "finish" // the transcript follows, then a pack
 	askReturn   = "return" // the machine is needed by its owner
+	askSave     = "save"   // a snapshot, whose pack follows
 )
 
 // Bounds of messages and of what follows them, in bytes.
 const (
-	maxMessage    = 4 << 20
+	maxMessage    = 5 << 20 // a snapshot has at most 4 MiB
 	maxChunk      = 256 << 10
 	maxTranscript = 64 << 20
 	maxText       = 2000
@@ -35,6 +38,9 @@ type question struct {
 
 	Offset int64  `json:"offset,omitempty"` // beat: of Chunk in what the command wrote
 	Chunk  []byte `json:"chunk,omitempty"`
+
+	Source   agentbox.Digest `json:"source,omitzero"`    // manifest, export: which one; zero is the task's
+	Document json.RawMessage `json:"document,omitempty"` // save
 
 	Result     *agentbox.Result `json:"result,omitempty"`     // finish
 	Transcript int64            `json:"transcript,omitempty"` // finish: bytes that follow

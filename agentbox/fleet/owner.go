@@ -24,10 +24,12 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Names of files in an attempt's directory. LeaseFile has the Lease.
+// Names of files in an attempt's directory. LeaseFile has the Lease; the others are as package task
+// has them.
 const (
 	LeaseFile      = "lease.json"
 	transcriptFile = "transcript.cast"
+	savedFile      = "saved.json"
 )
 
 // Sources has what tasks are made from (source.Store).
@@ -43,6 +45,13 @@ type Owner struct {
 	// Accept checks and completes what a worker says of an attempt, and keeps the commits of a pack,
 	// which ends with pack. An error refuses the result.
 	Accept func(ctx context.Context, t agentbox.Task, said agentbox.Result, pack io.Reader) (agentbox.Result, error)
+	// Save takes a snapshot that a worker sends, whose pack ends with pack. An error of code Corrupt
+	// means that it is none.
+	Save func(ctx context.Context, t agentbox.Task, document []byte, pack io.Reader) (agentbox.SavedWork, error)
+	// Continue makes a source of the last snapshot of an attempt, which stays until release is called.
+	Continue func(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (ref *agentbox.SourceRef, release func(), err error)
+	// Drop drops a snapshot that another one replaces.
+	Drop func(ctx context.Context, a agentbox.Attempt)
 	// Name is the name of a member.
 	Name func(identity.PeerID) string
 	// Changed is called when there are other offers. It must not block.
@@ -68,7 +77,10 @@ type offered struct {
 	done      chan agentbox.Result // has room for the one result
 	lease     Lease
 	beat      time.Time
-	finishing bool // a result is being received, whose end decides
+	finishing bool            // a result is being received, whose end decides
+	busy      int             // snapshots that are being received or made a source, in which a worker is silent
+	goesOn    agentbox.Digest // what the present lease goes on from; zero for the task's source
+	release   func()          // of that source; nil for none
 	cancelled bool
 	finished  bool
 }
@@ -78,6 +90,9 @@ type offered struct {
 func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need resources.Share, dir string, cancelled <-chan struct{}) (agentbox.Result, error) {
 	at := &offered{task: t, attempt: a, dir: dir, need: need, done: make(chan agentbox.Result, 1), beat: time.Now()}
 	if err := durable.ReadJSON(filepath.Join(dir, LeaseFile), &at.lease); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return agentbox.Result{}, err
+	}
+	if err := durable.ReadJSON(filepath.Join(dir, savedFile), &at.attempt.Saved); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Result{}, err
 	}
 	key := attemptKey{t.ID, a.Number}
@@ -91,6 +106,9 @@ func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, ne
 	defer func() {
 		o.mu.Lock()
 		delete(o.open, key)
+		if at.release != nil {
+			at.release()
+		}
 		o.mu.Unlock()
 		o.Changed()
 	}()
@@ -119,7 +137,7 @@ func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, ne
 func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if at.finished || at.finishing {
+	if at.finished || at.finishing || at.busy > 0 {
 		return agentbox.Result{}, false
 	}
 	if at.lease.Held() && Expired(at.beat, now) {
@@ -220,15 +238,21 @@ func (o *Owner) send(ctx context.Context, q question, s stream) error {
 	if at == nil || at.task.Source == nil {
 		return nil
 	}
+	digest := at.task.Source.Digest
+	o.mu.Lock()
+	if !q.Source.IsZero() && q.Source == at.goesOn {
+		digest = q.Source
+	}
+	o.mu.Unlock()
 	switch q.Do {
 	case askManifest:
-		return o.Sources.Manifest(at.task.Source.Digest, s)
+		return o.Sources.Manifest(digest, s)
 	case askExport:
 		lacking, err := api.ParseDigests(s)
 		if err != nil {
 			return err
 		}
-		return o.Sources.Export(ctx, at.task.Source.Digest, lacking, s)
+		return o.Sources.Export(ctx, digest, lacking, s)
 	}
 	return nil
 }
@@ -246,7 +270,7 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 		return answer{Stop: stopStale}, nil
 	}
 	if q.Do == askClaim {
-		return o.grant(at, peer)
+		return o.grant(ctx, at, peer)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -266,12 +290,14 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 		return answer{Offset: size}, nil
 	case askFinish:
 		return o.finish(ctx, at, q, s)
+	case askSave:
+		return o.save(ctx, at, peer, q, s)
 	}
 	return answer{}, nil
 }
 
 // grant gives an attempt to a peer that asks for it. The lease is on disk before it is given.
-func (o *Owner) grant(at *offered, peer identity.PeerID) (answer, error) {
+func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (answer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	wanted := at.task.Where == Idle || at.task.Where == peer.String()
@@ -286,7 +312,81 @@ func (o *Owner) grant(at *offered, peer identity.PeerID) (answer, error) {
 	at.lease, at.beat = next, time.Now()
 	go o.Changed()
 	spec := forWorker(at.task.TaskSpec)
+	spec.Continue = o.goOn(ctx, at)
 	return answer{Fence: next.Fence, Spec: &spec}, nil
+}
+
+// goOn makes what the present lease goes on from: the last snapshot; nil if it begins anew. It is
+// called with o.mu held, which it gives up meanwhile.
+func (o *Owner) goOn(ctx context.Context, at *offered) *agentbox.SourceRef {
+	if at.release != nil {
+		at.release()
+	}
+	a := at.attempt
+	if at.goesOn, at.release = (agentbox.Digest{}), nil; a.Saved == nil {
+		return nil
+	}
+	at.busy++
+	o.mu.Unlock()
+	ref, release, err := o.Continue(ctx, at.task, a)
+	o.mu.Lock()
+	at.busy--
+	at.beat = time.Now()
+	if err != nil || ref == nil {
+		o.Log.Warn("a task begins anew, as its snapshot cannot be read", "task", at.task.ID, "error", err)
+		return nil
+	}
+	at.goesOn, at.release = ref.Digest, release
+	return &agentbox.SourceRef{Digest: ref.Digest, Subdir: ref.Subdir}
+}
+
+// save receives a snapshot. It is called with o.mu held, which it gives up while bytes come. A worker
+// that has lost its lease meanwhile changes nothing.
+func (o *Owner) save(ctx context.Context, at *offered, peer identity.PeerID, q question, s io.Reader) (answer, error) {
+	if at.busy > 0 || at.finishing {
+		return answer{Stop: stopRefused}, nil
+	}
+	at.busy++
+	o.mu.Unlock()
+	saved, err := o.Save(ctx, at.task, q.Document, s)
+	o.mu.Lock()
+	at.busy--
+	at.beat = time.Now()
+	if err != nil {
+		o.Log.Warn("the snapshot of a task is refused", "task", at.task.ID, "worker", at.lease.Name, "error", err)
+		return answer{Stop: stopRefused}, nil
+	}
+	if !at.lease.Holds(peer, q.Fence) || at.finished {
+		last := at.attempt
+		last.Saved = &saved
+		go o.Drop(context.WithoutCancel(ctx), last)
+		return answer{Stop: stopStale}, nil
+	}
+	return answer{}, o.setSaved(ctx, at, saved)
+}
+
+// setSaved records a snapshot and drops the last one. The caller holds o.mu.
+func (o *Owner) setSaved(ctx context.Context, at *offered, saved agentbox.SavedWork) error {
+	if err := durable.WriteJSON(filepath.Join(at.dir, savedFile), saved, 0o600); err != nil {
+		return err
+	}
+	last := at.attempt
+	at.attempt.Saved = &saved
+	if last.Saved != nil && last.Saved.Snapshot != saved.Snapshot {
+		go o.Drop(context.WithoutCancel(ctx), last)
+	}
+	return nil
+}
+
+// Saved records a snapshot that this machine asked for. The error is NotFound if the attempt is over.
+func (o *Owner) Saved(ctx context.Context, t agentbox.TaskID, attempt int, saved agentbox.SavedWork) error {
+	at := o.find(question{Task: t, Attempt: attempt})
+	if at == nil {
+		return agentbox.Errorf(agentbox.NotFound, "task %s has ended", t)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.setSaved(ctx, at, saved)
 }
 
 // forWorker is what a worker needs of a task: no directory of this machine, and none of its

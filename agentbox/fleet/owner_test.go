@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,11 @@ import (
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
+
+func digestOf(text string) agentbox.Digest {
+	d, _, _ := agentbox.DigestOf(strings.NewReader(text))
+	return d
+}
 
 type noSources struct{}
 
@@ -61,6 +67,17 @@ func TestOneResult(t *testing.T) {
 			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
 				return said, nil
 			},
+			Save: func(_ context.Context, _ agentbox.Task, document []byte, pack io.Reader) (agentbox.SavedWork, error) {
+				text, err := io.ReadAll(pack)
+				if len(document) == 0 || err != nil {
+					return agentbox.SavedWork{}, agentbox.Errorf(agentbox.Corrupt, "no snapshot")
+				}
+				return agentbox.SavedWork{Snapshot: digestOf(string(text)), Commits: 1}, nil
+			},
+			Continue: func(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
+				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
+			},
+			Drop: func(context.Context, agentbox.Attempt) {},
 		}
 		got := make(chan agentbox.Result, 1)
 		done := make(chan struct{})
@@ -98,11 +115,28 @@ func TestOneResult(t *testing.T) {
 	if a := say(o, 1, askBeat, 1); a.Stop != "" {
 		t.Errorf("the next daemon does not know the lease: %+v", a)
 	}
+	// What it saves is kept: the next worker goes on from that. What another one sends is not.
+	snap := q
+	snap.Do, snap.Fence, snap.Document = askSave, 1, []byte(`{"version":1}`)
+	if a := ask(t, o, 2, snap, "a lie"); a.Stop != stopStale {
+		t.Errorf("%+v", a)
+	}
+	if a := ask(t, o, 1, snap, "work"); a.Stop != "" {
+		t.Errorf("%+v", a)
+	}
+	broken := snap
+	broken.Document = nil
+	if a := ask(t, o, 1, broken, "more"); a.Stop != stopRefused {
+		t.Errorf("%+v", a)
+	}
 	if _, over := o.check(o.find(q), time.Now().Add(2*LeaseTime)); over {
 		t.Error("it is lost with one worker")
 	}
 	second := say(o, 2, askClaim, 0)
-	if second.Fence != 2 || say(o, 1, askFinish, 1).Stop != stopStale {
+	if second.Spec == nil || second.Spec.Continue == nil || second.Spec.Continue.Digest != digestOf("work") {
+		t.Errorf("it begins anew: %+v", second.Spec)
+	}
+	if second.Fence != 2 || ask(t, o, 1, snap, "late").Stop != stopStale || say(o, 1, askFinish, 1).Stop != stopStale {
 		t.Errorf("the late worker delivers: %+v", second)
 	}
 	q.Chunk = []byte("hello")
@@ -124,7 +158,7 @@ func TestOneResult(t *testing.T) {
 
 // FuzzAnswer gives an owner any bytes as a question of who has the lease.
 func FuzzAnswer(f *testing.F) {
-	for _, do := range []string{askClaim, askManifest, askExport, askBeat, askFinish, askReturn, "?"} {
+	for _, do := range []string{askClaim, askManifest, askExport, askBeat, askFinish, askReturn, askSave, "?"} {
 		text, _ := json.Marshal(question{Do: do, Attempt: 1, Fence: 1, Chunk: []byte("x"), Result: &agentbox.Result{State: agentbox.TaskLost}})
 		f.Add(text)
 	}
@@ -136,6 +170,17 @@ func FuzzAnswer(f *testing.F) {
 			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
 				return said, nil
 			},
+			Save: func(_ context.Context, _ agentbox.Task, document []byte, pack io.Reader) (agentbox.SavedWork, error) {
+				text, err := io.ReadAll(pack)
+				if len(document) == 0 || err != nil {
+					return agentbox.SavedWork{}, agentbox.Errorf(agentbox.Corrupt, "no snapshot")
+				}
+				return agentbox.SavedWork{Snapshot: digestOf(string(text)), Commits: 1}, nil
+			},
+			Continue: func(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
+				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
+			},
+			Drop: func(context.Context, agentbox.Attempt) {},
 			open: map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at},
 		}
 		in := bytes.NewReader(append([]byte{0, 0, byte(len(text) >> 8), byte(len(text))}, text...))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,6 +51,24 @@ type Local interface {
 	Written(ctx context.Context, t agentbox.Task, w io.Writer) error
 	// Pack writes the commits of a task's work.
 	Pack(ctx context.Context, t agentbox.Task, w io.Writer) error
+	// Save takes a snapshot of a task that runs, Saved finds the last one. The error of Saved is NotFound
+	// if there is none.
+	Save(ctx context.Context, t agentbox.Task) (document []byte, pack func(context.Context, io.Writer) error, err error)
+	Saved(ctx context.Context, t agentbox.Task) (document []byte, pack func(context.Context, io.Writer) error, err error)
+
+	// Enter says how to log in to the box of a task that runs, and which job it runs. SSH connects to
+	// its SSH server. Follow writes what the job writes, until it ends.
+	Enter(ctx context.Context, t agentbox.Task) (*api.Connection, *agentbox.Job, error)
+	SSH(ctx context.Context, t agentbox.Task) (net.Conn, error)
+	Follow(ctx context.Context, t agentbox.Task, w io.Writer) error
+
+	// Freeze stops everything in the box of a task at once. Still lets the box go on, but not its
+	// command, so that a snapshot can be taken.
+	Freeze(ctx context.Context, t agentbox.Task) error
+	Still(ctx context.Context, t agentbox.Task) error
+	// Return drops a task that is given back, with its box. Returned tells whether it was.
+	Return(agentbox.TaskID) error
+	Returned(agentbox.TaskID) bool
 }
 
 // Worker takes tasks of others while this machine is idle. The fields are required; Run is called
@@ -63,13 +82,16 @@ type Worker struct {
 
 	mu       sync.Mutex
 	followed map[agentbox.TaskID]bool
+	returns  map[agentbox.TaskID]bool // that are being given back
 	not      map[offerKey]time.Time
 	taking   int // that are claimed, and not in the queue yet
 }
 
-// How often offers are looked at without news, and how long one is left alone that did not work.
+// How often offers are looked at without news, and the owner while tasks run here; and how long an offer
+// is left alone that did not work.
 const (
 	lookEvery = 2 * time.Second
+	seeEvery  = 250 * time.Millisecond
 	again     = 30 * time.Second
 )
 
@@ -82,7 +104,7 @@ func (w *Worker) Running() int {
 
 // Run takes tasks and follows them until ctx ends, and waits for all that it began.
 func (w *Worker) Run(ctx context.Context) {
-	w.followed, w.not = map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
+	w.followed, w.returns, w.not = map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
 	var work sync.WaitGroup
 	defer work.Wait()
 	for {
@@ -94,17 +116,24 @@ func (w *Worker) Run(ctx context.Context) {
 		for _, t := range w.Local.Tasks() {
 			if owner, err := identity.ParsePeer(t.For.Owner); err == nil {
 				running[owner]++
-				w.follow(ctx, &work, owner, t, err == nil && len(ends) > 0)
+				w.follow(ctx, &work, owner, t)
 			}
+		}
+		if err == nil && len(ends) > 0 {
+			w.giveBack(ctx, &work)
 		}
 		if err == nil && len(against) == 0 {
 			w.look(ctx, &work, running, serves)
+		}
+		wait := lookEvery
+		if len(running) > 0 {
+			wait = seeEvery
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.Wake:
-		case <-time.After(lookEvery):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -189,29 +218,36 @@ func (w *Worker) tell(ctx context.Context, owner identity.PeerID, q question) er
 
 // queue fetches the source of a task and queues it as a guest's.
 func (w *Worker) queue(ctx context.Context, o Offer, q question, spec agentbox.TaskSpec) error {
-	digest, release, err := w.fetch(ctx, o.Owner, q, spec.Source.Digest)
+	release, err := w.fetch(ctx, o.Owner, q, spec.Source.Digest)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if digest != spec.Source.Digest {
-		return agentbox.Errorf(agentbox.Corrupt, "its source is another one")
+	where := o.Name + ":" + o.Task.String()
+	if spec.Continue != nil {
+		release, err := w.fetch(ctx, o.Owner, q, spec.Continue.Digest)
+		if err != nil {
+			return err
+		}
+		defer release()
+		spec.Continue = &agentbox.SourceRef{Digest: spec.Continue.Digest, Directory: where, Elsewhere: true, Subdir: spec.Continue.Subdir}
 	}
 	if spec.Isolation == "" {
 		spec.Isolation = agentbox.Auto
 	}
 	spec.Directory = o.Name
-	spec.Source = &agentbox.SourceRef{Digest: digest, Directory: o.Name + ":" + o.Task.String(), Elsewhere: true, Subdir: spec.Source.Subdir}
+	spec.Source = &agentbox.SourceRef{Digest: spec.Source.Digest, Directory: where, Elsewhere: true, Subdir: spec.Source.Subdir}
 	spec.For = &agentbox.TaskOrigin{Owner: o.Owner.String(), Name: o.Name, Task: o.Task, Attempt: o.Attempt, Fence: q.Fence}
 	_, err = w.Local.Submit(ctx, spec)
 	return err
 }
 
-// fetch gets a source from its owner, without the files that are here.
-func (w *Worker) fetch(ctx context.Context, owner identity.PeerID, q question, want agentbox.Digest) (got agentbox.Digest, release func(), err error) {
+// fetch gets a source from its owner, without the files that are here. It stays until release is
+// called.
+func (w *Worker) fetch(ctx context.Context, owner identity.PeerID, q question, want agentbox.Digest) (release func(), err error) {
 	var missing []agentbox.Digest
 	var a answer
-	q.Do = askManifest
+	q.Do, q.Source = askManifest, want
 	err = w.ask(ctx, owner, q, func(s *wire.Stream) error {
 		if err := wire.ReadMessage(s, &a, maxMessage); err != nil || a.Stop != "" {
 			return errors.Join(err, stopError(a.Stop))
@@ -220,7 +256,7 @@ func (w *Worker) fetch(ctx context.Context, owner identity.PeerID, q question, w
 		return err
 	})
 	if err != nil {
-		return got, nil, err
+		return nil, err
 	}
 	q.Do = askExport
 	err = w.askWith(ctx, owner, q, func(s *wire.Stream) error {
@@ -234,10 +270,14 @@ func (w *Worker) fetch(ctx context.Context, owner identity.PeerID, q question, w
 		if err := wire.ReadMessage(s, &a, maxMessage); err != nil || a.Stop != "" {
 			return errors.Join(err, stopError(a.Stop))
 		}
-		got, release, err = w.Local.Import(ctx, s)
+		var got agentbox.Digest
+		if got, release, err = w.Local.Import(ctx, s); err == nil && got != want {
+			release()
+			err = agentbox.Errorf(agentbox.Corrupt, "the source is another one")
+		}
 		return err
 	})
-	return got, release, err
+	return release, err
 }
 
 func stopError(stop string) error {

@@ -69,6 +69,20 @@ func notRunning(rec record) error {
 	return agentbox.Errorf(agentbox.Conflict, "box %s is not running", rec.Box.Name).WithHint("agentbox resume %s starts it", rec.Box.Name)
 }
 
+// Halt stops the machine of a running box at once, or lets it go on: while somebody else needs this
+// machine. Conflict for a box without a machine, or of a kind that cannot.
+func (m *Manager) Halt(ctx context.Context, ref api.BoxRef, halted bool) error {
+	b, err := m.boxes.find(ctx, ref)
+	if err != nil {
+		return err
+	}
+	h, ok := b.place().(place.Halter)
+	if !ok {
+		return notRunning(b.record())
+	}
+	return h.Halt(ctx, halted)
+}
+
 // Resume continues a paused box where it was. A stopped box starts afresh; a running one is left
 // alone.
 func (m *Manager) Resume(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {

@@ -49,6 +49,12 @@ type Holder interface {
 	Hold(ctx context.Context) error
 }
 
+// Halter is the ability of a Place to stand still at once, for seconds, and to go on. The box counts as
+// running.
+type Halter interface {
+	Halt(ctx context.Context, halted bool) error
+}
+
 // Saver is the ability of a Place to be saved with its memory, processes and disks. Each save is
 // complete or not there at all.
 type Saver interface {

@@ -157,6 +157,30 @@ func (k *keepRun) separateWork(ctx context.Context, f *tree) error {
 	return k.setWork(ctx, f, tree)
 }
 
+// Separate makes the commit of the work in a snapshot whose task began with a source of this machine:
+// without what was uncommitted there. source is its tree, and head that tree's commit.
+func Separate(ctx context.Context, kept Kept, source, head string) (Kept, error) {
+	dir, err := os.MkdirTemp("", "agentbox-begin-")
+	if err != nil {
+		return kept, err
+	}
+	defer os.RemoveAll(dir)
+	baseline := filepath.Join(dir, "begin")
+	if err := RecordBaseline(ctx, source, head, baseline); err != nil {
+		return kept, err
+	}
+	k := keepRun{req: Request{Base: head, Baseline: baseline, Ref: kept.Ref}, mirror: mirror{kept.Mirror}, kept: kept}
+	if err := k.begin(ctx); err != nil {
+		return kept, err
+	}
+	work := tree{head: kept.Head, top: kept.Whole, files: kept.Files}
+	if err := k.separateWork(ctx, &work); err != nil {
+		return kept, err
+	}
+	k.kept.Commit, k.kept.Files, k.kept.Base = work.top, work.files, head
+	return k.kept, nil
+}
+
 // setWork commits the tree on top of HEAD, or uses HEAD if it already has that tree.
 func (k *keepRun) setWork(ctx context.Context, f *tree, tree string) error {
 	files, err := k.mirror.countFiles(ctx, f.head, tree)

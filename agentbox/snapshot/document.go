@@ -233,6 +233,24 @@ func (d Document) Receive(ctx context.Context, dir string, history, work io.Read
 	return m.setRefs(ctx, d.refs(id))
 }
 
+// ReceiveOver takes the work of a snapshot that a box of another machine has made from a source of this
+// one: repo has its base, or else the mirror has. Nothing of the history is believed.
+func (d *Document) ReceiveOver(ctx context.Context, dir string, repo workspace.Repo, work io.Reader) error {
+	k := keepRun{req: Request{Mirror: dir, Base: repo.Commit, Checkout: repo.Root}}
+	if err := k.prepare(ctx); err != nil {
+		return err
+	}
+	d.Shallow, d.Partial = nil, k.partial()
+	has, err := k.mirror.has(ctx, d.Base)
+	if err == nil && d.Base != "" && !has[d.Base] {
+		err = corruptDocument("it builds on %.12s, which is not here", d.Base)
+	}
+	if err != nil {
+		return err
+	}
+	return d.Receive(ctx, dir, nil, work)
+}
+
 // addShallow adds ends of an incomplete history whose commits the mirror lacks.
 func (m mirror) addShallow(ctx context.Context, ends []string) error {
 	have, err := m.has(ctx, ends...)

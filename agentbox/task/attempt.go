@@ -34,7 +34,7 @@ type run struct {
 // the result is written before the box is removed. So the next daemon can go on wherever this one
 // was killed.
 func (q *Queue) runAttempt(ctx context.Context, rec record) {
-	r, err := q.open(rec)
+	r, err := q.open(ctx, rec)
 	if err != nil {
 		q.Log.Error("cannot begin a task", "task", rec.ID, "error", err)
 		q.watch(rec.ID).begin(err)
@@ -46,6 +46,10 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	}
 	result, box, err := r.runJob(ctx)
 	if ctx.Err() != nil {
+		return
+	}
+	if q.Store.cancellation(rec.ID).Returned {
+		r.giveUp(ctx, box)
 		return
 	}
 	r.watch.begin(err)
@@ -65,6 +69,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 		r.check(ctx, work, &result)
 		r.stopKeptBox(ctx, result)
 	}
+	r.settleSaved(ctx, &result, r.box(ctx) == nil)
 	if ctx.Err() != nil {
 		return
 	}
@@ -99,6 +104,7 @@ func (r *run) runElsewhere(ctx context.Context) {
 		result.State, result.Limit = r.cancelledResult().State, r.cancelledResult().Limit
 	}
 	r.blamePolicy(&result)
+	r.settleSaved(ctx, &result, true)
 	result.Ended = time.Now().UTC()
 	r.timeline.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
 	r.watch.begin(nil)
@@ -133,7 +139,7 @@ func (r *run) blamePolicy(result *agentbox.Result) {
 
 // open finds the attempt that has no result, or records the next one. The record is on disk before
 // anything is made for the attempt.
-func (q *Queue) open(rec record) (*run, error) {
+func (q *Queue) open(ctx context.Context, rec record) (*run, error) {
 	attempts, err := q.Store.attempts(rec.ID)
 	if err != nil {
 		return nil, err
@@ -144,6 +150,10 @@ func (q *Queue) open(rec record) (*run, error) {
 		attempts = append(attempts, agentbox.Attempt{
 			Number: n, BoxName: fmt.Sprintf("%s-%d", rec.ID, n), Job: agentbox.NewJobID(), Started: time.Now().UTC(),
 		})
+		attempts[n-1].Continue = rec.Continue
+		if n > 1 && rec.Where == "" {
+			attempts[n-1].Continue = q.goOn(ctx, rec.ID, attempts[n-2])
+		}
 		if err := write(filepath.Join(q.Store.Attempt(rec.ID, n), attemptFile), attempts[n-1]); err != nil {
 			return nil, err
 		}
@@ -255,7 +265,7 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 		Columns: cmp.Or(r.rec.Columns, 120), Rows: cmp.Or(r.rec.Rows, 40), Input: r.rec.Input, Expect: r.rec.Held,
 	}})
 	if err == nil && started.Refused == nil {
-		r.timeline.add("command", r.Job.String())
+		r.timeline.add("command", strings.TrimSuffix(r.Job.String()+", goes on from "+continuedText(r.Continue), ", goes on from "))
 		r.watch.begin(nil)
 	}
 	return started.Refused, err
@@ -272,6 +282,7 @@ func (r *run) env() map[string]string {
 // await waits for the job's end, and ends the job if the task is cancelled. The only error is
 // ctx's: a box or a supervisor that does not answer is asked again.
 func (r *run) await(ctx context.Context) (agentbox.Result, error) {
+	defer r.keepSaving(ctx)()
 	var asked time.Time // when the job was first told to end
 	for told := false; ; {
 		info, err := r.q.Jobs.Show(ctx, r.BoxName, r.Job)
@@ -286,6 +297,9 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 			return r.jobResult(ctx, info), nil
 		}
 		if r.q.Store.cancelled(r.rec.ID) {
+			if r.q.Store.cancellation(r.rec.ID).Returned {
+				return r.cancelledResult(), nil
+			}
 			asked = r.terminate(ctx, asked)
 		}
 		// Its box is paused or just ending, or its supervisor is of an earlier build.

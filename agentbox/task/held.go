@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -37,6 +38,7 @@ type watch struct {
 	progress   agentbox.Progress // of whoever waits for the task to begin
 
 	// mu guards what follows.
+	saving   sync.Mutex // held while a snapshot is taken
 	mu       sync.Mutex
 	box      string // of an attempt that has its result, while the box is removed
 	holders  int
@@ -237,7 +239,7 @@ func (r *run) upRequest() api.UpRequest {
 		environ = r.rec.Environ
 	}
 	return api.UpRequest{
-		Directory: r.rec.Directory, Source: r.rec.Source, Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
+		Directory: r.rec.Directory, Source: cmp.Or(r.Continue, r.rec.Source), Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
 		Cold: r.rec.Cold, Task: true, Foreign: r.rec.For != nil, TaskLimits: limits, Command: r.rec.Dir == "", Environ: environ,
 	}
 }

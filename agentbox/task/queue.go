@@ -86,8 +86,22 @@ type Kept struct {
 	Notes   []string              // what was kept in another form
 	Others  []agentbox.OtherWork  // what was kept beside Commit
 
+	Base       string // the commit that the task began with, if that is not the box's
 	Unexported string // why Ref is in the mirror only; the box is not needed for that
 	Unlisted   string // why Changes are not known
+}
+
+// Saver takes snapshots of boxes while their tasks run.
+type Saver interface {
+	// Save takes one of a running box, whose command goes on. The one that last was is dropped.
+	Save(ctx context.Context, box agentbox.Box, t agentbox.Task) (agentbox.SavedWork, error)
+	// Continue makes a source of what an attempt left, or of its last snapshot; nil if there is neither.
+	// It stays until release is called.
+	Continue(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (ref *agentbox.SourceRef, release func(), err error)
+	// Adopt gives the result of an attempt that left no work its last snapshot's.
+	Adopt(ctx context.Context, t agentbox.Task, a agentbox.Attempt, result *agentbox.Result) error
+	// Drop drops the snapshot of an attempt whose work is kept.
+	Drop(ctx context.Context, a agentbox.Attempt)
 }
 
 // Remote has an attempt carried out by another machine. Run returns its result, or ctx's error; after
@@ -96,7 +110,7 @@ type Remote interface {
 	Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need Need, dir string, cancelled <-chan struct{}) (agentbox.Result, error)
 }
 
-// Config is what a Queue needs. Collector, Evidence and Checker may be nil.
+// Config is what a Queue needs. Collector, Evidence, Checker and Saver may be nil.
 type Config struct {
 	Store       Store
 	Boxes       Boxes
@@ -106,6 +120,8 @@ type Config struct {
 	Collector Collector      // nil: there are no artifacts
 	Evidence  EvidenceSource // nil: there is no evidence
 	Checker   Checker        // nil: nothing is checked
+	Saver     Saver          // nil: no snapshots are taken
+	SaveEvery time.Duration
 
 	// HasRoom tells whether there is room for one more box beside those of running tasks. It is
 	// called with the queue's lock held, and must not call the queue.

@@ -23,6 +23,7 @@ import (
 //	<task>/released                        it goes on without its holder
 //	<task>/attempts/<n>/attempt.json       its box and its job, before either is made
 //	<task>/attempts/<n>/result.json        how it ended; written once, when all evidence is there
+//	<task>/attempts/<n>/saved.json         the last snapshot of its box while its command runs
 //	<task>/attempts/<n>/transcript.cast    what its command wrote
 //	<task>/attempts/<n>/timeline.jsonl     what happened
 //	removed-<task>/                        a removed task that is being deleted
@@ -45,6 +46,8 @@ const (
 	transcriptFile = "transcript.cast"
 	timelineFile   = "timeline.jsonl"
 	leaseFile      = "lease.json" // package fleet's, of an attempt elsewhere
+	// SavedFile has an attempt's agentbox.SavedWork. Of one elsewhere, package fleet writes it.
+	SavedFile = "saved.json"
 )
 
 // record is task.json. It never changes, so that a retry and an audit see what was asked.
@@ -181,6 +184,9 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 		if read(filepath.Join(s.Attempt(id, n), leaseFile), &lease) == nil {
 			a.Worker = lease.Name
 		}
+		if err := read(filepath.Join(s.Attempt(id, n), SavedFile), &a.Saved); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return all, err
+		}
 		all = append(all, a)
 	}
 }
@@ -234,6 +240,9 @@ func (s Store) released(id agentbox.TaskID) bool { return s.has(id, releaseFile)
 type cancellation struct {
 	Limit agentbox.Limit  `json:"limit,omitzero"` // that it reached; none when somebody cancelled it
 	After agentbox.TaskID `json:"after,omitzero"` // the task that it waited for, which did not succeed
+	// Returned: this machine gives another one's task back. What was done is saved already, and the box
+	// goes at once.
+	Returned bool `json:"returned,omitempty"`
 }
 
 // cancellation says why a task was cancelled. A file that cannot be read counts as one without a

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,7 +56,7 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 	if err != nil {
 		kept.Missing = []string{agentbox.AsError(err).Message}
 	} else if !kept.Nothing {
-		result.Ref, result.Commit, result.Base, result.Unexported = kept.Ref, kept.Commit, box.Commit, kept.Unexported
+		result.Ref, result.Commit, result.Base, result.Unexported = kept.Ref, kept.Commit, cmp.Or(kept.Base, box.Commit), kept.Unexported
 	}
 	if result.Missing = kept.Missing; len(kept.Missing) > 0 { // the box is the only place that has all of it
 		result.Box = r.BoxName

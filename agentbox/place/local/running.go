@@ -87,6 +87,12 @@ func (k kind) place(s *supervisors.Supervisor, id agentbox.BoxID) place.Place {
 	return freezable{r}
 }
 
+// Halt implements place.Halter.
+func (r *running) Halt(ctx context.Context, halted bool) error {
+	_, err := supervisors.Ask(ctx, r.Supervisor, control.Freeze, control.FreezeRequest{Frozen: halted})
+	return err
+}
+
 // Pause implements place.Saver. The supervisor completes the save by one rename before it ends the
 // machine, so a crash leaves either the machine or the save.
 func (r savable) Pause(ctx context.Context) error {
@@ -111,15 +117,10 @@ func (r savable) Checkpoint(ctx context.Context, name string) (int64, error) {
 }
 
 // Freeze implements place.Freezer.
-func (r freezable) Freeze(ctx context.Context) error { return r.setFrozen(ctx, true) }
+func (r freezable) Freeze(ctx context.Context) error { return r.Halt(ctx, true) }
 
 // Thaw implements place.Freezer.
-func (r freezable) Thaw(ctx context.Context) error { return r.setFrozen(ctx, false) }
-
-func (r freezable) setFrozen(ctx context.Context, frozen bool) error {
-	_, err := supervisors.Ask(ctx, r.Supervisor, control.Freeze, control.FreezeRequest{Frozen: frozen})
-	return err
-}
+func (r freezable) Thaw(ctx context.Context) error { return r.Halt(ctx, false) }
 
 // Fork implements place.Saver.
 func (r savable) Fork(ctx context.Context, child agentbox.BoxID) error {

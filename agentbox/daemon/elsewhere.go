@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
+	"agentbox/agentbox/durable"
+	"agentbox/agentbox/fleet"
+	"agentbox/agentbox/job"
+	"agentbox/agentbox/snapshot"
+)
+
+// elsewhere reaches the boxes of this machine's tasks that others of its team run, for calls that
+// name the task, or the box as an earlier call told it. It asks the other machine each time.
+type elsewhere struct {
+	fleet.Boxes
+	d *daemon
+
+	mu   sync.Mutex
+	seen map[agentbox.BoxID]attemptRef // boxes that somebody was told of
+}
+
+// attemptRef names an attempt.
+type attemptRef struct {
+	task   agentbox.TaskID
+	number int
+}
+
+// maxSeen bounds the boxes that are remembered.
+const maxSeen = 1000
+
+// of finds the attempt that the name of a box means: a task that another machine runs, by its whole
+// ID, or its box.
+func (e *elsewhere) of(name string) (attemptRef, bool) {
+	if id, err := agentbox.ParseBoxID(name); err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		at, ok := e.seen[id]
+		return at, ok
+	}
+	id, err := agentbox.ParseTaskID(name)
+	if err != nil {
+		return attemptRef{}, false
+	}
+	t, err := e.d.queue.Store.Read(id)
+	if err != nil || t.Where == "" || t.Last() == nil || t.Last().Result != nil {
+		return attemptRef{}, false
+	}
+	return attemptRef{id, t.Last().Number}, true
+}
+
+// enter asks how to log in to the box of an attempt, and remembers which one it is.
+func (e *elsewhere) enter(ctx context.Context, at attemptRef) (api.Connection, agentbox.Job, error) {
+	c, j, err := e.Enter(ctx, at.task, at.number)
+	if err != nil {
+		return c, j, err
+	}
+	if _, err := e.d.boxes.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
+		return c, j, agentbox.Errorf(agentbox.Corrupt, "the other machine names a box of this one")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.seen) >= maxSeen {
+		clear(e.seen)
+	}
+	e.seen[c.Box] = at
+	return c, j, nil
+}
+
+// connect is api.Connect: for a box here, or else that of a task elsewhere.
+func (e *elsewhere) connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
+	c, err := e.d.boxes.Connect(ctx, ref, progress)
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		if at, ok := e.of(ref.Box); ok {
+			c, _, err = e.enter(ctx, at)
+		}
+	}
+	return c, err
+}
+
+// ssh is api.BoxSSH, as connect is api.Connect.
+func (e *elsewhere) ssh(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
+	conn, err := e.d.boxes.SSH(ctx, ref)
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		if at, ok := e.of(ref.Box); ok {
+			return e.SSH(ctx, at.task, at.number)
+		}
+	}
+	return conn, err
+}
+
+// saveTimeout bounds how long a worker that is asked for a snapshot may take; the one before it serves
+// then.
+const saveTimeout = time.Minute
+
+// work is what a task that another machine runs has done so far: a snapshot of now or, if the machine
+// cannot be reached, the last one.
+func (e *elsewhere) work(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*snapshot.Kept, error) {
+	asking, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	err := e.Save(asking, t.ID, a.Number, func(document []byte, pack io.Reader) error {
+		saved, err := saves{e.d}.accept(asking, t, document, pack)
+		if err == nil {
+			a.Saved = &saved
+			err = e.Owner.Saved(asking, t.ID, a.Number, saved)
+		}
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if a.Saved == nil {
+		return nil, agentbox.Errorf(agentbox.CodeOf(err), "what task %s has done so far cannot be had: %w", t.ID, err).WithHint("agentbox task show %s says where it runs", t.ID)
+	}
+	kept, err := saves{e.d}.work(ctx, t, a)
+	return &kept, err
+}
+
+// followEvery is how often a task is looked at that nobody runs yet.
+const followEvery = 200 * time.Millisecond
+
+// follow writes what the command of a task that runs elsewhere writes, until the task has ended. If
+// another machine begins it anew, so does the output.
+func (e *elsewhere) follow(ctx context.Context, id agentbox.TaskID, w io.Writer) error {
+	var fence uint64
+	out := &repeated{to: w}
+	for {
+		t, err := e.d.queue.Store.Read(id)
+		if err != nil {
+			return err
+		}
+		last := t.Last()
+		if last != nil && last.Result != nil && t.State.Done() {
+			out.at = 0
+			f, err := e.d.queue.Store.Transcript(id, last.Number)
+			if err != nil {
+				return nil // it has written nothing
+			}
+			defer f.Close()
+			return job.WriteCastText(out, f)
+		}
+		if last != nil && last.Result == nil && last.Worker != "" {
+			var lease fleet.Lease
+			_ = durable.ReadJSON(filepath.Join(e.d.queue.Store.Attempt(id, last.Number), fleet.LeaseFile), &lease)
+			if lease.Fence != fence {
+				fence, out = lease.Fence, &repeated{to: w}
+			}
+			out.at = 0
+			_ = e.Follow(ctx, id, last.Number, out) // what is missing comes with the result
+		}
+		if out.err != nil {
+			return out.err
+		}
+		if !background.Sleep(ctx, followEvery) {
+			return nil
+		}
+	}
+}
+
+// repeated passes on what is written to it once, also if it is written again from the beginning, as
+// setting at to 0 says.
+type repeated struct {
+	to       io.Writer
+	at, done int64
+	err      error // of to
+}
+
+func (r *repeated) Write(b []byte) (int, error) {
+	known := min(max(r.done-r.at, 0), int64(len(b)))
+	n, err := r.to.Write(b[known:])
+	r.at += known + int64(n)
+	r.done, r.err = max(r.done, r.at), err
+	return int(known) + n, err
+}

@@ -1,0 +1,214 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/layers"
+	"agentbox/agentbox/project"
+	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/workspace"
+)
+
+// saves takes snapshots of tasks while they run, and has them go on from one (task.Saver). Those of
+// tasks that other machines run come from there.
+type saves struct{ d *daemon }
+
+// saveEveryEnv sets how often snapshots are taken, as a duration; 0 for never.
+const saveEveryEnv = "AGENTBOX_SAVE_EVERY"
+
+// saveEvery is how often a snapshot of a running task is taken.
+func saveEvery() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(saveEveryEnv)); err == nil {
+		return d
+	}
+	return 5 * time.Minute
+}
+
+// savedName is what a snapshot of a task is called in `snapshot ls`.
+func savedName(id agentbox.TaskID) string { return "task " + id.String() }
+
+// Save takes a snapshot of a running box.
+func (s saves) Save(ctx context.Context, box agentbox.Box, t agentbox.Task) (agentbox.SavedWork, error) {
+	all := s.d.snapshots()
+	if t.For != nil { // its box has none of ours
+		all.secrets = func(context.Context, string) (map[string]string, error) { return nil, nil }
+	}
+	_, kept, of, err := all.boxes.Snapshot(ctx, api.BoxRef{Box: box.ID.String()}, nil)
+	if err != nil {
+		return agentbox.SavedWork{}, err
+	}
+	out, _, err := all.keep(ctx, kept, of.Name, savedName(t.ID))
+	if err != nil {
+		return agentbox.SavedWork{}, err
+	}
+	if last := t.Last(); last != nil && last.Saved != nil && last.Saved.Snapshot != out.ID {
+		s.Drop(ctx, *last)
+	}
+	return savedWork(out), nil
+}
+
+func savedWork(out layers.StoredSnapshot) agentbox.SavedWork {
+	return agentbox.SavedWork{Time: time.Now().UTC(), Snapshot: out.ID, Commits: out.Document.Commits, Files: out.Document.Files}
+}
+
+// Drop drops the snapshot of an attempt. One that the user took at the same moment is the same one, and
+// stays if it was there first.
+func (s saves) Drop(ctx context.Context, a agentbox.Attempt) {
+	if a.Saved == nil {
+		return
+	}
+	all := s.d.snapshots()
+	one, err := all.Find(ctx, a.Saved.Snapshot.Hex())
+	if err != nil || one.Comment != savedName(taskOf(a)) {
+		return
+	}
+	if _, err := all.remove(ctx, api.SnapshotRef{Snapshot: one.ID.Hex()}, nil); err != nil {
+		s.d.cfg.Log.Warn("cannot remove the snapshot of a task", "snapshot", one.ID.Short(), "error", err)
+	}
+}
+
+// taskOf is the task of an attempt, whose box is called TASK-ATTEMPT.
+func taskOf(a agentbox.Attempt) (id agentbox.TaskID) {
+	suffix := "-" + strconv.Itoa(a.Number)
+	id, _ = agentbox.ParseTaskID(a.BoxName[:max(0, len(a.BoxName)-len(suffix))])
+	return id
+}
+
+// Continue makes a source of what an attempt left, or of its last snapshot.
+func (s saves) Continue(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
+	none := func() {}
+	var kept snapshot.Kept
+	branch := ""
+	switch {
+	case t.Source == nil:
+		return nil, none, nil // its boxes are made from the checkout as it is
+	case a.Result != nil && a.Result.Ref != "":
+		repo, err := workspace.Describe(ctx, s.d.cfg.Home.SourceTree(t.Source.Digest))
+		if err != nil {
+			return nil, none, err
+		}
+		kept, branch = s.d.taskWork().ofResult(t, *a.Result), repo.Branch
+	case a.Saved != nil:
+		all := s.d.snapshots()
+		_, found, err := all.find(ctx, a.Saved.Snapshot.Hex())
+		if err != nil {
+			return nil, none, err
+		}
+		kept, branch = found, found.Branch
+	default:
+		return nil, none, nil
+	}
+	c, release, err := s.d.sources.Make(ctx, t.Project, func(dir string) error { return snapshot.Checkout(ctx, kept, branch, dir) })
+	if err != nil {
+		return nil, none, err
+	}
+	ref := *t.Source
+	ref.Digest = c.Digest()
+	return &ref, release, nil
+}
+
+// Adopt makes the last snapshot of an attempt its work.
+func (s saves) Adopt(ctx context.Context, t agentbox.Task, a agentbox.Attempt, result *agentbox.Result) error {
+	if t.Source == nil {
+		return nil
+	}
+	kept, err := s.work(ctx, t, a)
+	if err != nil || kept.Nothing() {
+		return err
+	}
+	files := kept.Files
+	if kept, err = snapshot.Adopt(ctx, kept, workRef(t), exportTo(t)); err != nil {
+		return err
+	}
+	result.Ref, result.Commit, result.Base, result.Commits, result.Files, result.Unexported = kept.Ref, kept.Commit, kept.Base, kept.Commits, files, kept.Unexported
+	if files > 0 && result.Commits > 0 {
+		result.Commits-- // the one that has them
+	}
+	changes, err := snapshot.Changes(ctx, kept)
+	result.Changes = changes[:min(len(changes), maxChanges)]
+	return err
+}
+
+// work is the work in the last snapshot of an attempt, without what was uncommitted when the task was
+// submitted.
+func (s saves) work(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (snapshot.Kept, error) {
+	all := s.d.snapshots()
+	_, kept, err := all.find(ctx, a.Saved.Snapshot.Hex())
+	if err != nil {
+		return kept, err
+	}
+	repo, err := workspace.Describe(ctx, s.d.cfg.Home.SourceTree(t.Source.Digest))
+	if err != nil {
+		return kept, err
+	}
+	kept.Ref = workRef(t)
+	return snapshot.Separate(ctx, kept, repo.Root, repo.Commit)
+}
+
+// workRef is where the work of a task's last attempt is kept. That of an earlier one stays.
+func workRef(t agentbox.Task) string {
+	name := t.ID.String()
+	if n := len(t.Attempts); n > 1 {
+		name += "-" + strconv.Itoa(n)
+	}
+	return snapshot.TaskRef(name)
+}
+
+// exportTo is the checkout that gets the work of a task, "" for none.
+func exportTo(t agentbox.Task) string {
+	if t.Source.Elsewhere {
+		return ""
+	}
+	return t.Directory
+}
+
+// accept takes a snapshot that a worker sends (fleet.Owner). Only what it calls by our own commits, and
+// git has checked, is believed.
+func (s saves) accept(ctx context.Context, t agentbox.Task, document []byte, pack io.Reader) (agentbox.SavedWork, error) {
+	d, err := snapshot.ParseDocument(document)
+	if err != nil {
+		return agentbox.SavedWork{}, err
+	}
+	repo, err := workspace.Describe(ctx, s.d.cfg.Home.SourceTree(t.Source.Digest))
+	if err != nil {
+		return agentbox.SavedWork{}, err
+	}
+	d.Project = t.Project
+	mirror := s.d.cfg.Home.Mirror(project.Project{Name: t.Project}.ID())
+	if err := d.ReceiveOver(ctx, mirror, repo, pack); err != nil {
+		return agentbox.SavedWork{}, err
+	}
+	id, err := d.ID()
+	if err != nil {
+		return agentbox.SavedWork{}, err
+	}
+	out, _, err := s.d.snapshots().Put(ctx, d, id, savedName(t.ID), func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, mirror, w) })
+	if err != nil {
+		return agentbox.SavedWork{}, err
+	}
+	return savedWork(out), nil
+}
+
+// open is the last snapshot of a task that runs here, for its owner.
+func (s saves) open(ctx context.Context, t agentbox.Task) (document []byte, pack func(context.Context, io.Writer) error, err error) {
+	last := t.Last()
+	if last == nil || last.Saved == nil {
+		return nil, nil, agentbox.Errorf(agentbox.NotFound, "there is no snapshot of task %s", t.ID)
+	}
+	all := s.d.snapshots()
+	one, err := all.Find(ctx, last.Saved.Snapshot.Hex())
+	if err != nil {
+		return nil, nil, err
+	}
+	document, err = json.Marshal(one.Document)
+	return document, func(ctx context.Context, w io.Writer) error {
+		return one.Document.WriteWork(ctx, all.mirror(one.Document.Project), w)
+	}, err
+}

@@ -1,0 +1,269 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// BoxService is that of questions about the boxes of tasks, from owners to workers.
+const BoxService wire.Service = "task-boxes-1"
+
+// What an owner asks of the machine that runs its task.
+const (
+	askBox  = "box"  // how to log in, and the job
+	askSSH  = "ssh"  // after the answer, the connection is one to the box's SSH server
+	askLogs = "logs" // after the answer comes what the command writes, until it ends
+	// askSave takes a snapshot; after the answer comes its pack.
+)
+
+// boxQuestion is about an attempt of the asking peer's.
+type boxQuestion struct {
+	Do      string          `json:"do"`
+	Task    agentbox.TaskID `json:"task"`
+	Attempt int             `json:"attempt"`
+}
+
+type boxAnswer struct {
+	Error      string          `json:"error,omitempty"`
+	Code       agentbox.Code   `json:"code,omitempty"`
+	Connection *api.Connection `json:"connection,omitempty"`
+	Job        *agentbox.Job   `json:"job,omitempty"`
+	Document   json.RawMessage `json:"document,omitempty"`
+}
+
+// keepAliveEvery is how often a connection that may say nothing for hours shows that it is alive.
+const keepAliveEvery = 10 * time.Second
+
+// Serve answers the owners of tasks that run here (wire.Handler). Each may ask about its own.
+func (w *Worker) Serve(ctx context.Context, c *wire.Conn) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all errgroup.Group
+	all.SetLimit(maxAnswers)
+	for {
+		s, err := c.AcceptStream(ctx)
+		if err != nil {
+			break
+		}
+		all.Go(func() error {
+			defer s.Abort()
+			if err := w.answerBox(ctx, c.Peer(), s); err != nil && ctx.Err() == nil {
+				w.Log.Info("a question about a box was not answered", "peer", c.Peer().Short(), "error", err)
+			}
+			return nil
+		})
+	}
+	stop()
+	_ = all.Wait()
+}
+
+// answerBox answers one question.
+func (w *Worker) answerBox(ctx context.Context, peer identity.PeerID, s stream) error {
+	var q boxQuestion
+	if err := wire.ReadMessage(s, &q, maxMessage); err != nil {
+		return err
+	}
+	var a boxAnswer
+	then := func() error { return nil }
+	t, err := w.taskOf(peer, q)
+	if err == nil {
+		switch q.Do {
+		case askBox:
+			a.Connection, a.Job, err = w.Local.Enter(ctx, t)
+		case askSSH:
+			var box net.Conn
+			if box, err = w.Local.SSH(ctx, t); err == nil {
+				defer box.Close()
+				then = func() error { return join(ctx, s, box) }
+			}
+		case askLogs:
+			then = func() error { return w.Local.Follow(ctx, t, s) }
+		case askSave:
+			var pack func(context.Context, io.Writer) error
+			if a.Document, pack, err = w.Local.Save(ctx, t); err == nil {
+				then = func() error { return pack(ctx, s) }
+			}
+		default:
+			err = agentbox.Errorf(agentbox.Invalid, "this build does not know %q", q.Do)
+		}
+	}
+	if err != nil {
+		a = boxAnswer{Error: agentbox.AsError(err).Message, Code: agentbox.CodeOf(err)}
+		then = func() error { return nil }
+	}
+	if err := wire.WriteMessage(s, a); err != nil {
+		return err
+	}
+	return errors.Join(then(), s.Close())
+}
+
+// taskOf finds the task of a peer. Others learn nothing of it, not even that it is here.
+func (w *Worker) taskOf(peer identity.PeerID, q boxQuestion) (agentbox.Task, error) {
+	for _, t := range w.Local.Tasks() {
+		if t.For.Owner == peer.String() && t.For.Task == q.Task && t.For.Attempt == q.Attempt && !t.State.Done() {
+			return t, nil
+		}
+	}
+	return agentbox.Task{}, agentbox.Errorf(agentbox.NotFound, "task %s does not run on that machine", q.Task)
+}
+
+// join copies between a stream and a connection until both directions have ended.
+func join(ctx context.Context, s stream, box net.Conn) error {
+	defer context.AfterFunc(ctx, func() { box.Close() })()
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(box, s)
+		if half, ok := box.(interface{ CloseWrite() error }); ok && err == nil {
+			err = half.CloseWrite()
+		} else {
+			box.Close()
+		}
+		done <- err
+	}()
+	_, err := io.Copy(s, box)
+	_ = s.Close()
+	return errors.Join(err, <-done)
+}
+
+// Worker returns the machine that runs an attempt now. The error is NotFound if none does.
+func (o *Owner) Worker(t agentbox.TaskID, attempt int) (identity.PeerID, error) {
+	at := o.find(question{Task: t, Attempt: attempt})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at == nil || !at.lease.Held() {
+		return identity.PeerID{}, agentbox.Errorf(agentbox.NotFound, "no machine runs task %s now", t)
+	}
+	return at.lease.Worker, nil
+}
+
+// Boxes reaches the boxes of tasks that other machines run.
+type Boxes struct {
+	// Dial connects to a member's BoxService.
+	Dial  func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error)
+	Owner *Owner
+}
+
+// Enter says how to log in to the box of an attempt, and which job it runs. Both are the other
+// machine's words.
+func (b Boxes) Enter(ctx context.Context, t agentbox.TaskID, attempt int) (api.Connection, agentbox.Job, error) {
+	a, s, err := b.ask(ctx, boxQuestion{askBox, t, attempt})
+	if err != nil {
+		return api.Connection{}, agentbox.Job{}, err
+	}
+	s.Close()
+	if a.Connection == nil || a.Job == nil {
+		return api.Connection{}, agentbox.Job{}, agentbox.Errorf(agentbox.Corrupt, "the other machine does not say where the box of task %s is", t)
+	}
+	c := *a.Connection
+	c.Name, a.Job.Box = t.String(), c.Box // what people are shown is ours
+	return c, *a.Job, nil
+}
+
+// SSH connects to the SSH server of the box of an attempt.
+func (b Boxes) SSH(ctx context.Context, t agentbox.TaskID, attempt int) (net.Conn, error) {
+	_, s, err := b.ask(ctx, boxQuestion{askSSH, t, attempt})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Follow writes what the command of an attempt writes, until it ends.
+func (b Boxes) Follow(ctx context.Context, t agentbox.TaskID, attempt int, w io.Writer) error {
+	_, s, err := b.ask(ctx, boxQuestion{askLogs, t, attempt})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	_, err = io.Copy(w, s)
+	return err
+}
+
+// Save has the worker take a snapshot, and passes it to take.
+func (b Boxes) Save(ctx context.Context, t agentbox.TaskID, attempt int, take func(document []byte, pack io.Reader) error) error {
+	a, s, err := b.ask(ctx, boxQuestion{askSave, t, attempt})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	return take(a.Document, s)
+}
+
+// ask asks the worker of an attempt. What follows the answer is read from the connection.
+func (b Boxes) ask(ctx context.Context, q boxQuestion) (a boxAnswer, s *meshConn, err error) {
+	peer, err := b.Owner.Worker(q.Task, q.Attempt)
+	if err != nil {
+		return a, nil, err
+	}
+	c, err := b.Dial(ctx, peer)
+	if err != nil {
+		return a, nil, err
+	}
+	in, err := c.OpenStream(ctx)
+	if err != nil {
+		c.Close()
+		return a, nil, err
+	}
+	s = &meshConn{Stream: in, conn: c}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := context.AfterFunc(ctx, func() { s.Close() })
+	if err = wire.WriteMessage(in, q); err == nil {
+		err = wire.ReadMessage(in, &a, maxMessage)
+	}
+	if err == nil && a.Error != "" {
+		err = agentbox.Errorf(a.Code, "%s", agentbox.Printable(a.Error[:min(len(a.Error), maxText)]))
+	}
+	if !ended() || err != nil {
+		s.Close()
+		return a, nil, errors.Join(err, ctx.Err())
+	}
+	alive, done := context.WithCancel(context.WithoutCancel(ctx))
+	s.done = done
+	go func() {
+		for background.Sleep(alive, keepAliveEvery) {
+			_ = c.SendDatagram([]byte{0})
+		}
+	}()
+	return a, s, nil
+}
+
+// meshConn is a stream with the connection that it alone has.
+type meshConn struct {
+	*wire.Stream
+	conn *wire.Conn
+	done context.CancelFunc // ends what keeps it alive; nil before
+}
+
+func (m *meshConn) Close() error {
+	if m.done != nil {
+		m.done()
+	}
+	m.Stream.Abort()
+	return m.conn.Close()
+}
+
+// CloseWrite ends our direction.
+func (m *meshConn) CloseWrite() error    { return m.Stream.Close() }
+func (m *meshConn) LocalAddr() net.Addr  { return meshAddr{} }
+func (m *meshConn) RemoteAddr() net.Addr { return meshAddr{} }
+
+// meshAddr is the address of a connection that has no other.
+type meshAddr struct{}
+
+func (meshAddr) Network() string { return "mesh" }
+func (meshAddr) String() string  { return "a member of the team" }

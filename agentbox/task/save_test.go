@@ -1,0 +1,133 @@
+package task
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+)
+
+// fakeSaver numbers its snapshots.
+type fakeSaver struct {
+	mu      sync.Mutex
+	taken   int
+	dropped []int
+	adopted int
+}
+
+func (s *fakeSaver) Save(context.Context, agentbox.Box, agentbox.Task) (agentbox.SavedWork, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken++
+	return agentbox.SavedWork{Time: time.Now(), Snapshot: agentbox.Digest{byte(s.taken)}, Commits: s.taken}, nil
+}
+
+func (s *fakeSaver) Continue(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
+	if a.Result == nil || a.Result.Ref == "" {
+		return nil, func() {}, nil
+	}
+	return &agentbox.SourceRef{Directory: "of " + a.Result.Ref}, func() {}, nil
+}
+
+func (s *fakeSaver) Adopt(_ context.Context, _ agentbox.Task, a agentbox.Attempt, r *agentbox.Result) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.adopted++
+	r.Ref = "snapshot " + a.Saved.Snapshot.String()
+	return nil
+}
+
+func (s *fakeSaver) Drop(_ context.Context, a agentbox.Attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = append(s.dropped, a.Saved.Commits)
+}
+
+// saving is a queue that takes snapshots all the time.
+func (h *fakeHost) saving(t *testing.T, s *fakeSaver, keep Snapshotter) *Queue {
+	q, stop := h.serve(t, Store{t.TempDir()}, keep)
+	stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := q.Config
+	c.Saver, c.SaveEvery = s, time.Millisecond
+	q = NewQueue(ctx, c)
+	done := make(chan struct{})
+	go func() { defer close(done); q.Run() }()
+	t.Cleanup(func() { cancel(); <-done })
+	return q
+}
+
+// awaitSaved waits for a task's first snapshot.
+func awaitSaved(t *testing.T, q *Queue, id agentbox.TaskID) agentbox.Task {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		one, err := q.Store.Read(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := one.Last(); last != nil && last.Saved != nil {
+			return one
+		}
+	}
+	t.Fatal("no snapshot was taken")
+	return agentbox.Task{}
+}
+
+func TestSnapshotsWhileATaskRuns(t *testing.T) {
+	h, s := newFakeHost(t), new(fakeSaver)
+	q := h.saving(t, s, noChanges)
+	one := submit(t, q, 0, "never")[0]
+	awaitSaved(t, q, one.ID)
+	if err := q.Cancel(one.ID); err != nil {
+		t.Fatal(err)
+	}
+	got := wait(t, q, one.ID)
+	if got.Last().Saved != nil || s.adopted != 0 || !slices.Contains(s.dropped, s.taken) {
+		t.Errorf("the box was looked at last, and the snapshot stays: %+v, %+v", got.Last(), s)
+	}
+	// The box goes, and nobody can look into it.
+	two := submit(t, q, 0, "never")[0]
+	last := awaitSaved(t, q, two.ID).Last()
+	if _, err := h.Remove(t.Context(), api.BoxRef{Box: last.BoxName}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Signal(t.Context(), api.JobSignal{ID: last.Job}); err != nil {
+		t.Fatal(err)
+	}
+	if got = wait(t, q, two.ID); got.State != agentbox.TaskLost || got.Last().Result.Ref == "" || s.adopted != 1 {
+		t.Errorf("%+v", got.Last().Result)
+	}
+}
+
+// A lost attempt is gone on from, a failed one is not.
+func TestNextAttemptGoesOn(t *testing.T) {
+	h := newFakeHost(t)
+	q := h.saving(t, new(fakeSaver), fakeSnapshotter{kept: Kept{Ref: "work", Commit: "c"}})
+	for status, want := range map[string]bool{"lost": true, "3": false} {
+		got := wait(t, q, submit(t, q, 1, status)[0].ID)
+		if len(got.Attempts) != 2 || got.Attempts[0].Continue != nil || (got.Attempts[1].Continue != nil) != want {
+			t.Errorf("%s: %+v", status, got.Attempts)
+		}
+	}
+}
+
+// What is given back goes at once, and its work is nobody's here.
+func TestReturn(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{t.TempDir()}, fakeSnapshotter{kept: Kept{Ref: "work", Commit: "c"}})
+	one := submit(t, q, 3, "never")[0]
+	for deadline := time.Now().Add(5 * time.Minute); len(boxesOf(t, h)) == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := q.Return(one.ID); err != nil {
+		t.Fatal(err)
+	}
+	got := wait(t, q, one.ID)
+	if !q.Returned(one.ID) || got.State != agentbox.TaskCancelled || len(got.Attempts) != 1 || got.Last().Result.Ref != "" || len(boxesOf(t, h)) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
