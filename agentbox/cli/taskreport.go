@@ -92,12 +92,16 @@ func morningRowOf(t agentbox.Task) morningRow {
 	return row
 }
 
-// placeText says where a task ran last.
+// placeText says where a task ran last; "" for one that waits for a machine.
 func placeText(t agentbox.Task) string {
-	if last := t.Last(); t.Where != "" && last != nil {
-		return last.Worker
+	last := t.Last()
+	switch {
+	case t.Where == "":
+		return "here"
+	case last == nil:
+		return ""
 	}
-	return "here"
+	return last.Worker
 }
 
 // changedText sums changes as git diff --shortstat does, or is "" for none.

@@ -11,6 +11,7 @@ import (
 	"agentbox/agentbox/background"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/fleet"
+	"agentbox/agentbox/host"
 	"agentbox/agentbox/idle"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/project"
@@ -235,7 +236,7 @@ func (f fleetLocal) Freeze(ctx context.Context, t agentbox.Task) error {
 	if last == nil {
 		return nil
 	}
-	return f.d.boxes.Halt(ctx, api.BoxRef{Box: last.BoxName}, true)
+	return host.Halt(ctx, f.d.boxes, api.BoxRef{Box: last.BoxName}, true)
 }
 
 // Still lets the box go on without its command.
@@ -244,7 +245,7 @@ func (f fleetLocal) Still(ctx context.Context, t agentbox.Task) error {
 	if last == nil {
 		return agentbox.Errorf(agentbox.NotFound, "the box of task %s is not made yet", t.ID)
 	}
-	if err := f.d.boxes.Halt(ctx, api.BoxRef{Box: last.BoxName}, false); err != nil {
+	if err := host.Halt(ctx, f.d.boxes, api.BoxRef{Box: last.BoxName}, false); err != nil {
 		return err
 	}
 	return f.d.queue.Jobs.Signal(ctx, api.JobSignal{ID: last.Job, Signal: "STOP"})

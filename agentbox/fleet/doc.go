@@ -14,6 +14,8 @@
 //	claim                the lease, and what to do
 //	manifest, export     the source, of which only what the worker lacks is sent (package source)
 //	beat                 it goes on; what the command wrote since; the answer may be to stop
+//	save                 a snapshot of the box, each time the worker took one. The next lease goes on
+//	                     from the last one: its worker gets a source of it (TaskSpec.Continue)
 //	finish               the result, the transcript and a pack of the commits; the answer comes when
 //	                     all of it is on the owner's disk
 //
@@ -21,6 +23,10 @@
 // times: a task that takes machines down with it is lost then. An owner that restarts reads the lease
 // from the attempt's directory and waits for its worker as long. A worker that restarts finds its
 // tasks in its queue, each with its origin, and goes on.
+//
+// The owner reaches the box meanwhile, on BoxService: it logs in, follows the output, and asks for a
+// snapshot of now. A worker whose own user comes back stops the boxes of others at once (place.Freezer),
+// takes a last snapshot of each, and returns the lease.
 //
 // Nothing that a worker says is believed but by whose lease it is: states are checked, texts are
 // printable and short, changes are computed from the commits, cost is that of the owner's own rates.

@@ -71,7 +71,7 @@ func notRunning(rec record) error {
 
 // Halt stops the machine of a running box at once, or lets it go on: while somebody else needs this
 // machine. Conflict for a box without a machine, or of a kind that cannot.
-func (m *Manager) Halt(ctx context.Context, ref api.BoxRef, halted bool) error {
+func Halt(ctx context.Context, m *Manager, ref api.BoxRef, halted bool) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return err

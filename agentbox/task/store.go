@@ -180,9 +180,9 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 		if err := read(filepath.Join(s.Attempt(id, n), resultFile), &a.Result); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return all, err
 		}
-		var lease struct{ Name string }
-		if read(filepath.Join(s.Attempt(id, n), leaseFile), &lease) == nil {
-			a.Worker = lease.Name
+		var lease struct{ Name, Worker string }
+		if read(filepath.Join(s.Attempt(id, n), leaseFile), &lease) == nil && (lease.Worker != "" || a.Result != nil) {
+			a.Worker = lease.Name // while nobody has it, it has the name of who had it last
 		}
 		if err := read(filepath.Join(s.Attempt(id, n), SavedFile), &a.Saved); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return all, err
