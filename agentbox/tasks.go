@@ -284,6 +284,10 @@ type Result struct {
 	Uncollected bool `json:"uncollected,omitempty"`
 }
 
+// MaxFailedOn is on how many machines of a team a task may fail: then it is the task's fault, and
+// TaskSpec.Retries makes no further attempt.
+const MaxFailedOn = 3
+
 // CausePolicy is the cause of a failure of an agent that the policy denied one of its own hosts.
 const CausePolicy = "policy"
 

@@ -20,6 +20,7 @@ type IdlePolicy struct {
 	Members []string `json:"members,omitempty"` // names of peers; none means all
 	Tasks   int      `json:"tasks,omitempty"`   // at once; 0 is 1
 	Battery bool     `json:"battery,omitempty"` // on battery, too
+	Labels  []string `json:"labels,omitempty"`  // for task submit --where label=NAME
 }
 
 // IdleFacts are what was measured; nil for what this machine cannot tell.

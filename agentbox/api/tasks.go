@@ -87,6 +87,26 @@ type TaskInfo struct {
 
 	// Now is what is known so far about a running attempt, else nil.
 	Now *agentbox.Result `json:"now,omitempty"`
+	// Waits is for what machine of the team it waits; nil if it does not.
+	Waits *TaskWait `json:"waits,omitempty"`
+}
+
+// TaskWait says since when a task waits for a machine of the team, and what those that are here and run
+// tasks of others say of themselves.
+type TaskWait struct {
+	Since    time.Time     `json:"since"`
+	CPUs     int           `json:"cpus,omitempty"`   // that it needs; 0 for any
+	Memory   int64         `json:"memory,omitempty"` // bytes; 0 for any
+	Machines []TeamMachine `json:"machines"`
+}
+
+// TeamMachine is a machine that runs tasks of others.
+type TeamMachine struct {
+	Name    string       `json:"name"`
+	CPUs    int          `json:"cpus"`   // at most, for one task
+	Memory  int64        `json:"memory"` // bytes
+	Labels  []string     `json:"labels,omitempty"`
+	Against []IdleReason `json:"against,omitempty"` // why it takes none now
 }
 
 // TaskLogRequest asks for what the last attempt of a task left: the transcript of its command, or

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -44,6 +45,7 @@ func (a *app) idleAllowCommand() *cli.Command {
 			&cli.StringFlag{Name: "hours", Usage: "only at this `TIME` of day, such as 19:00-07:00", Destination: &hours},
 			&cli.StringSliceFlag{Name: "member", Usage: "only tasks of `PEER`; can be repeated", Destination: &p.Members},
 			&cli.IntFlag{Name: "tasks", Value: 1, Usage: "at most `N` at once", Destination: &p.Tasks},
+			&cli.StringSliceFlag{Name: "label", Usage: "say that this machine has `LABEL`, for tasks that ask for it; can be repeated", Destination: &p.Labels},
 			&cli.BoolFlag{Name: "always", Usage: "even while somebody works at this machine", Destination: &p.Always},
 			&cli.BoolFlag{Name: "battery", Usage: "on battery, too", Destination: &p.Battery},
 		},
@@ -69,6 +71,9 @@ func idlePolicyRows(p api.IdlePolicy) [][]string {
 	}
 	if p.From != "" {
 		rows[1][1] = p.From + "-" + p.To
+	}
+	if len(p.Labels) > 0 {
+		rows = append(rows, []string{"labels", strings.Join(p.Labels, ", ")})
 	}
 	if len(p.Members) > 0 {
 		rows[2][1] = strings.Join(p.Members, ", ")
@@ -101,15 +106,20 @@ func idleFacts(s api.IdleStatus) facts {
 	return facts{value: s, table: append(rows, []string{"now", idleText(s)})}
 }
 
-// idleText says whether this machine takes a task.
-func idleText(s api.IdleStatus) string {
+// againstText says why a machine takes no task of others.
+func againstText(r api.IdleReason) string {
 	words := map[api.IdleReason]string{
 		api.IdleDenied: "its owner has not allowed it", api.IdleHours: "it is not within the hours", api.IdleInput: "somebody works at it",
 		api.IdleLoad: "it is busy", api.IdlePressure: "its CPUs are short", api.IdleBattery: "it is on battery", api.IdleFull: "it runs as many tasks as it may",
 	}
+	return cmp.Or(words[r], agentbox.Printable(string(r)))
+}
+
+// idleText says whether this machine takes a task.
+func idleText(s api.IdleStatus) string {
 	var why []string
 	for _, r := range s.Against {
-		why = append(why, words[r])
+		why = append(why, againstText(r))
 	}
 	if len(why) == 0 {
 		return "takes a task"

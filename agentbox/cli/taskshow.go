@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -110,6 +112,7 @@ func infoRows(info api.TaskInfo) [][]string {
 	if place := placeText(t); t.Where != "" {
 		rows = append(rows, []string{"where", cmp.Or(place, "waits for a machine that takes it")})
 	}
+	rows = append(rows, waitRows(t, info.Waits)...)
 	if last := t.Last(); last != nil && last.Saved != nil {
 		s := last.Saved
 		text := fmt.Sprintf("%s: %s, %s; snapshot %s", s.Time.Local().Format(time.DateTime), agentbox.Plural(s.Commits, "commit"), agentbox.Plural(s.Files, "uncommitted file"), s.Snapshot.Short())
@@ -143,6 +146,53 @@ func infoRows(info api.TaskInfo) [][]string {
 		rows = append(rows, []string{m.Time.Local().Format(time.TimeOnly), m.Event + " " + m.Detail + took})
 	}
 	return rows
+}
+
+// waitRows say since when a task waits, for what, and why each machine does not take it.
+func waitRows(t agentbox.Task, w *api.TaskWait) [][]string {
+	if w == nil {
+		return nil
+	}
+	var needs []string
+	if label, is := strings.CutPrefix(t.Where, "label="); is {
+		needs = append(needs, "label "+label)
+	}
+	if w.CPUs > 0 {
+		needs = append(needs, agentbox.Plural(w.CPUs, "CPU"))
+	}
+	if w.Memory > 0 {
+		needs = append(needs, bytesText(w.Memory))
+	}
+	text := "since " + w.Since.Local().Format(time.DateTime)
+	if len(needs) > 0 {
+		text += " for " + strings.Join(needs, ", ")
+	}
+	rows := [][]string{{"waits", text}}
+	if len(w.Machines) == 0 {
+		rows = append(rows, []string{"", "no machine of the team that is here runs tasks of others; agentbox idle allow, there"})
+	}
+	for _, m := range w.Machines {
+		rows = append(rows, []string{"", m.Name + ": " + cmp.Or(missingText(t, *w, m), "it may be busy")})
+	}
+	return rows
+}
+
+// missingText says what a machine lacks for a task, or why it takes none.
+func missingText(t agentbox.Task, w api.TaskWait, m api.TeamMachine) string {
+	var why []string
+	if label, is := strings.CutPrefix(t.Where, "label="); is && !slices.Contains(m.Labels, label) {
+		why = append(why, "it does not have label "+label)
+	}
+	if w.CPUs > m.CPUs {
+		why = append(why, "it has "+agentbox.Plural(m.CPUs, "CPU"))
+	}
+	if w.Memory > m.Memory {
+		why = append(why, "it has "+bytesText(m.Memory)+" for a box")
+	}
+	for _, r := range m.Against {
+		why = append(why, againstText(r))
+	}
+	return strings.Join(why, ", ")
 }
 
 // taskEachCommand returns a verb that does one thing to each named task. It stops at the first

@@ -96,6 +96,23 @@ func (e *elsewhere) ssh(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
 	return conn, err
 }
 
+// waits says for what a task waits; nil if it does not wait for a machine of the team.
+func (e *elsewhere) waits(t agentbox.Task) *api.TaskWait {
+	last := t.Last()
+	if t.Where == "" || last == nil || last.Result != nil {
+		return nil
+	}
+	since, need, ok := e.Owner.Waiting(t.ID, last.Number)
+	if !ok {
+		return nil
+	}
+	w := &api.TaskWait{Since: since, CPUs: need.CPUs, Memory: need.Memory, Machines: []api.TeamMachine{}}
+	for _, m := range fleet.Machines(fleetTeam{e.d}) {
+		w.Machines = append(w.Machines, api.TeamMachine(m))
+	}
+	return w
+}
+
 // saveTimeout bounds how long a worker that is asked for a snapshot may take; the one before it serves
 // then.
 const saveTimeout = time.Minute

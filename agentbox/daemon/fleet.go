@@ -39,9 +39,10 @@ func (d *daemon) newFleet() fleetParts {
 			Sources: d.sources, Accept: d.acceptWork, Save: saves{d}.accept, Continue: saves{d}.Continue, Drop: saves{d}.Drop,
 			Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log,
 		},
-		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake},
+		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: d.shares.team.Notify},
 	}
-	d.shares.team.Offers, d.shares.team.News = p.owner.Offers, wake.Notify
+	d.shares.team.News = wake.Notify
+	d.shares.team.Offers = func() []catalogue.Record { return append(p.worker.Record(), p.owner.Offers()...) }
 	p.boxes = &elsewhere{Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
 		return peers.dial(ctx, peer, fleet.BoxService)
 	}}, d: d, seen: map[agentbox.BoxID]attemptRef{}}
@@ -98,9 +99,14 @@ func (f fleetTeam) dial(ctx context.Context, peer identity.PeerID, service wire.
 // fleetLocal is this machine as a worker sees it (fleet.Local).
 type fleetLocal struct{ d *daemon }
 
-func (f fleetLocal) Idle(ctx context.Context) (against, ends []api.IdleReason, serves func(string) bool, err error) {
+func (f fleetLocal) Idle(ctx context.Context) (fleet.Readiness, error) {
 	s, err := f.d.idle().Status(ctx)
-	return s.Against, idle.Ends(s.Policy, s.Facts), func(owner string) bool { return idle.Serves(s.Policy, owner) }, err
+	r := fleet.Readiness{Against: s.Against, Ends: idle.Ends(s.Policy, s.Facts), Serves: func(owner string) bool { return idle.Serves(s.Policy, owner) }}
+	r.Machine = fleet.Machine{Labels: s.Policy.Labels, Against: r.Ends}
+	if m, measureErr := f.d.boxes.Capacity.Measure(); measureErr == nil {
+		r.Machine.CPUs, r.Machine.Memory = m.CPUs, m.Most()
+	}
+	return r, err
 }
 
 func (f fleetLocal) Fits(need resources.Share) bool { return f.d.boxes.Capacity.HasRoom(nil, need) }

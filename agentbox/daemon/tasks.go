@@ -198,6 +198,9 @@ func (t tasks) findWhere(spec *agentbox.TaskSpec) error {
 		return nil
 	case fleet.Idle:
 	default:
+		if label, is := strings.CutPrefix(spec.Where, fleet.Label); is && label != "" {
+			break
+		}
 		if t.findPeer == nil {
 			return agentbox.Errorf(agentbox.Unavailable, "this machine's part in its team cannot be read")
 		}
@@ -323,6 +326,9 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	if spec.Memory != "" {
 		need.Memory, _ = config.ParseSize(spec.Memory) // already validated
 	}
+	if spec.Where != "" { // what this machine has does not matter
+		return task.Need{CPUs: cmp.Or(need.CPUs, cfg.Least.CPUs), Memory: cmp.Or(need.Memory, cfg.Least.Memory)}, nil
+	}
 	// If a size is not set, the box gets it depending on what runs beside it then. The queue
 	// assumes the maximum, since it would otherwise start more tasks than fit.
 	machine, err := resources.Measure()
@@ -435,6 +441,7 @@ func (t tasks) show(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (
 			info.Timeline = append(info.Timeline, api.TaskEvent{Attempt: a.Number, Time: m.Time, Event: m.What, Detail: m.Detail, Took: m.Took})
 		}
 	}
+	info.Waits = t.elsewhere.waits(found)
 	if last := found.Last(); last != nil && last.Result == nil {
 		if info.Now = t.partialEvidence(ctx, *last); info.Now != nil {
 			info.Task.AddUsage(info.Now.Used, info.Now.Cost)

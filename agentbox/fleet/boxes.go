@@ -218,7 +218,7 @@ func (b Boxes) ask(ctx context.Context, q boxQuestion) (a boxAnswer, s *meshConn
 		c.Close()
 		return a, nil, err
 	}
-	s = &meshConn{Stream: in, conn: c}
+	s = &meshConn{Stream: in, conn: c, done: keepAlive(c)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := context.AfterFunc(ctx, func() { s.Close() })
@@ -232,27 +232,29 @@ func (b Boxes) ask(ctx context.Context, q boxQuestion) (a boxAnswer, s *meshConn
 		s.Close()
 		return a, nil, errors.Join(err, ctx.Err())
 	}
-	alive, done := context.WithCancel(context.WithoutCancel(ctx))
-	s.done = done
+	return a, s, nil
+}
+
+// keepAlive keeps a connection until stop is called: the other side may take its time to answer.
+func keepAlive(c *wire.Conn) (stop func()) {
+	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		for background.Sleep(alive, keepAliveEvery) {
+		for background.Sleep(ctx, keepAliveEvery) {
 			_ = c.SendDatagram([]byte{0})
 		}
 	}()
-	return a, s, nil
+	return stop
 }
 
 // meshConn is a stream with the connection that it alone has.
 type meshConn struct {
 	*wire.Stream
 	conn *wire.Conn
-	done context.CancelFunc // ends what keeps it alive; nil before
+	done func() // ends what keeps it alive
 }
 
 func (m *meshConn) Close() error {
-	if m.done != nil {
-		m.done()
-	}
+	m.done()
 	m.Stream.Abort()
 	return m.conn.Close()
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -64,9 +65,25 @@ func TestChoose(t *testing.T) {
 		"of whom nothing is to be run": {[]Offer{offer(3, "stranger", Idle, 1, 5)}, -1},
 	} {
 		got, ok := Choose(c, one.offers, now)
-		if ok != (one.want >= 0) || ok && got != one.offers[one.want] {
+		if ok != (one.want >= 0) || ok && !reflect.DeepEqual(got, one.offers[one.want]) {
 			t.Errorf("%s: %+v, %v", name, got, ok)
 		}
+	}
+	label := offer(2, "bob", Label+"gpu", 1, 5)
+	if _, ok := Choose(c, []Offer{label}, now); ok {
+		t.Error("it takes what is for machines with a label")
+	}
+	c.Labels = []string{"fast", "gpu"}
+	if _, ok := Choose(c, []Offer{label}, now); !ok {
+		t.Error("it does not take what is for its label")
+	}
+	failed := offer(2, "bob", Idle, 1, 5)
+	failed.Avoid, failed.Since = []identity.PeerID{c.Self}, now
+	if _, ok := Choose(c, []Offer{failed}, now); ok {
+		t.Error("it takes at once what has failed on it")
+	}
+	if _, ok := Choose(c, []Offer{failed}, now.Add(avoidTime)); !ok {
+		t.Error("nobody takes what has failed once")
 	}
 	c.Not[served.key()] = now.Add(time.Second)
 	if _, ok := Choose(c, []Offer{served}, now); ok {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,12 +84,14 @@ type offered struct {
 	release   func()          // of that source; nil for none
 	cancelled bool
 	finished  bool
+	since     time.Time // it waits for a machine, or has one
+	avoid     []identity.PeerID
 }
 
 // Run offers an attempt until it has a result, or is lost. When ctx ends, everything stays as it is
 // for the next daemon.
 func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need resources.Share, dir string, cancelled <-chan struct{}) (agentbox.Result, error) {
-	at := &offered{task: t, attempt: a, dir: dir, need: need, done: make(chan agentbox.Result, 1), beat: time.Now()}
+	at := &offered{task: t, attempt: a, dir: dir, need: need, done: make(chan agentbox.Result, 1), beat: time.Now(), since: time.Now(), avoid: failedOn(t, a.Number, dir)}
 	if err := durable.ReadJSON(filepath.Join(dir, LeaseFile), &at.lease); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return agentbox.Result{}, err
 	}
@@ -157,11 +160,35 @@ func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 // end ends a lease. The caller holds o.mu.
 func (o *Owner) end(at *offered, silent bool) (over bool) {
 	at.lease, over = at.lease.End(silent)
+	at.since = time.Now()
 	if err := durable.WriteJSON(filepath.Join(at.dir, LeaseFile), at.lease, 0o600); err != nil {
 		o.Log.Error("cannot record that a lease ended", "task", at.task.ID, "error", err)
 	}
 	go o.Changed()
 	return over
+}
+
+// failedOn are the workers of earlier attempts that failed. dir is the directory of attempt n.
+func failedOn(t agentbox.Task, n int, dir string) (all []identity.PeerID) {
+	for _, a := range t.Attempts {
+		var l Lease
+		if a.Number < n && a.Result != nil && a.Result.State == agentbox.TaskFailed && durable.ReadJSON(filepath.Join(filepath.Dir(dir), strconv.Itoa(a.Number), LeaseFile), &l) == nil && l.Held() {
+			all = append(all, l.Worker)
+		}
+	}
+	return all[:min(len(all), agentbox.MaxFailedOn)]
+}
+
+// Waiting says since when an attempt waits for a machine, and what it needs; ok is false if it does
+// not wait.
+func (o *Owner) Waiting(t agentbox.TaskID, attempt int) (since time.Time, need resources.Share, ok bool) {
+	at := o.find(question{Task: t, Attempt: attempt})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at == nil || at.lease.Held() || at.finished {
+		return since, need, false
+	}
+	return at.since, at.need, true
 }
 
 // Offers are the records of our catalogue: the attempts that nobody has.
@@ -172,7 +199,7 @@ func (o *Owner) Offers() (all []catalogue.Record) {
 		if at.lease.Held() || at.cancelled || at.finished {
 			continue
 		}
-		text, err := json.Marshal(Offer{Where: at.task.Where, Need: at.need, Created: at.task.Created})
+		text, err := json.Marshal(Offer{Where: at.task.Where, Need: at.need, Created: at.task.Created, Avoid: at.avoid, Since: at.since})
 		if err == nil {
 			all = append(all, catalogue.Record{Kind: catalogue.Offer, Key: key.task.String() + "/" + strconv.Itoa(key.attempt), Text: string(text)})
 		}
@@ -300,7 +327,8 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (answer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	wanted := at.task.Where == Idle || at.task.Where == peer.String()
+	// Whether a machine has a label is its own word.
+	wanted := strings.HasPrefix(at.task.Where, Label) || wants(at.task.Where, peer, nil)
 	next, err := at.lease.Grant(peer, o.Name(peer))
 	if err != nil || !wanted || at.cancelled || at.finished {
 		return answer{Stop: stopStale}, nil

@@ -35,7 +35,7 @@ type Team interface {
 // Local is what a worker needs of its own machine.
 type Local interface {
 	// Idle measures and decides whether one more task is taken.
-	Idle(ctx context.Context) (against []api.IdleReason, ends []api.IdleReason, serves func(owner string) bool, err error)
+	Idle(ctx context.Context) (Readiness, error)
 	Fits(resources.Share) bool
 	// Missing and Import receive a source (source.Store).
 	Missing(manifest io.Reader) ([]agentbox.Digest, error)
@@ -71,6 +71,14 @@ type Local interface {
 	Returned(agentbox.TaskID) bool
 }
 
+// Readiness is what a machine does for others now.
+type Readiness struct {
+	Against []api.IdleReason // why it takes no task; empty if it does
+	Ends    []api.IdleReason // why it gives back those that run
+	Serves  func(owner string) bool
+	Machine Machine
+}
+
 // Worker takes tasks of others while this machine is idle. The fields are required; Run is called
 // once.
 type Worker struct {
@@ -79,12 +87,15 @@ type Worker struct {
 	Log   *slog.Logger
 	// Wake has a notification when the catalogues of others have changed.
 	Wake background.Signal
+	// Changed is called when what this machine says of itself has changed. It must not block.
+	Changed func()
 
 	mu       sync.Mutex
 	followed map[agentbox.TaskID]bool
 	returns  map[agentbox.TaskID]bool // that are being given back
 	not      map[offerKey]time.Time
-	taking   int // that are claimed, and not in the queue yet
+	taking   int              // that are claimed, and not in the queue yet
+	machine  catalogue.Record // what this machine says of itself
 }
 
 // How often offers are looked at without news, and the owner while tasks run here; and how long an offer
@@ -108,7 +119,7 @@ func (w *Worker) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	for {
-		against, ends, serves, err := w.Local.Idle(ctx)
+		now, err := w.Local.Idle(ctx)
 		if err != nil {
 			w.Log.Error("cannot tell whether this machine is idle", "error", err)
 		}
@@ -119,12 +130,13 @@ func (w *Worker) Run(ctx context.Context) {
 				w.follow(ctx, &work, owner, t)
 			}
 		}
-		if err == nil && len(ends) > 0 {
+		if err == nil && len(now.Ends) > 0 {
 			w.giveBack(ctx, &work)
 		}
-		if err == nil && len(against) == 0 {
-			w.look(ctx, &work, running, serves)
+		if err == nil && len(now.Against) == 0 {
+			w.look(ctx, &work, running, now)
 		}
+		w.describe(now.Machine)
 		wait := lookEvery
 		if len(running) > 0 {
 			wait = seeEvery
@@ -138,10 +150,32 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// look takes one offer, if there is one for this machine.
-func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[identity.PeerID]int, serves func(string) bool) {
+// describe has this machine's catalogue say what it has for others.
+func (w *Worker) describe(m Machine) {
+	r := m.record()
 	w.mu.Lock()
-	c := Candidate{Self: w.Team.Self(), Serves: serves, Fits: w.Local.Fits, Running: running, Not: w.not}
+	same := w.machine.Text == r.Text
+	w.machine = r
+	w.mu.Unlock()
+	if !same {
+		w.Changed()
+	}
+}
+
+// Record is what this machine says of itself in its catalogue; nothing if it runs no tasks of others.
+func (w *Worker) Record() []catalogue.Record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.machine.Text == "" || strings.Contains(w.machine.Text, string(api.IdleDenied)) {
+		return nil
+	}
+	return []catalogue.Record{w.machine}
+}
+
+// look takes one offer, if there is one for this machine.
+func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[identity.PeerID]int, now Readiness) {
+	w.mu.Lock()
+	c := Candidate{Self: w.Team.Self(), Serves: now.Serves, Fits: w.Local.Fits, Running: running, Labels: now.Machine.Labels, Not: w.not}
 	o, ok := Choose(c, readOffers(w.Team), time.Now())
 	if ok {
 		w.not[o.key()] = time.Now().Add(again)
@@ -301,6 +335,7 @@ func (w *Worker) askWith(ctx context.Context, owner identity.PeerID, q question,
 		return err
 	}
 	defer c.Close()
+	defer keepAlive(c)()
 	s, err := c.OpenStream(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package idle
 
 import (
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -72,6 +73,14 @@ func Check(p api.IdlePolicy) error {
 		if at, err := time.Parse(clock, text); text != "" && (err != nil || at.Format(clock) != text) {
 			return agentbox.Errorf(agentbox.Invalid, "--hours: %q is not a time of day", text).WithHint("for example --hours 19:00-07:00")
 		}
+	}
+	for _, label := range p.Labels {
+		if label == "" || len(label) > 32 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+			return agentbox.Errorf(agentbox.Invalid, "--label: %q is no label: small letters, digits, -, _ and ., 32 at most", label)
+		}
+	}
+	if len(p.Labels) > 8 {
+		return agentbox.Errorf(agentbox.Invalid, "--label: a machine has at most 8")
 	}
 	if p.Tasks < 0 || p.Tasks > 1000 {
 		return agentbox.Errorf(agentbox.Invalid, "--tasks %d is out of range: 1 to 1000", p.Tasks)

@@ -161,6 +161,15 @@ func (s Store) state(t agentbox.Task) agentbox.TaskState {
 
 // mayRetry tells whether a task is to be tried once more after its last attempt.
 func mayRetry(t agentbox.Task) bool {
+	failed := map[string]bool{}
+	for _, a := range t.Attempts {
+		if a.Worker != "" && a.Result != nil && a.Result.State == agentbox.TaskFailed {
+			failed[a.Worker] = true
+		}
+	}
+	if len(failed) >= agentbox.MaxFailedOn {
+		return false
+	}
 	state := t.Last().Result.State
 	return (state == agentbox.TaskFailed || state == agentbox.TaskLost) && len(t.Attempts) <= t.Retries
 }
