@@ -119,7 +119,7 @@ type TaskSpec struct {
 	// cancelled.
 	After []TaskID `json:"after,omitempty"`
 	// Where is which machines of the team may run it: "" is this one, "idle" any that is idle, else the
-	// ID of a peer.
+	// ID of a peer, or k8s:CONTEXT for a cluster (package kube).
 	Where string `json:"where,omitempty"`
 	// Continue is what the first attempt's box is made from instead of Source: a snapshot of an attempt
 	// that another machine began. Source still says what was there before the task.

@@ -73,7 +73,7 @@ func (s *submission) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "agent", Usage: "run agent `NAME` on a prompt", Destination: &s.agent},
 		&cli.IntFlag{Name: "repeat", Usage: "submit the command `N` times", Value: 1, Destination: &s.repeat},
-		&cli.StringFlag{Name: "where", Usage: "let `MACHINE` run it: here, idle (any of the team that is idle), label=NAME (an idle one that has it) or a peer", Destination: &spec.Where},
+		&cli.StringFlag{Name: "where", Usage: "let `MACHINE` run it: here, idle (any of the team that is idle), label=NAME (an idle one that has it) a peer, or k8s[:CONTEXT] (a cluster)", Destination: &spec.Where},
 		&cli.StringFlag{Name: "each", Usage: "submit the command once for each line of `FILE`, which replaces {} or is appended", Destination: &s.each},
 		&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "run at most `N` of them at once (default: as many as this machine has room for)", Destination: &s.req.Parallel},
 		&cli.DurationFlag{Name: "timeout", Usage: "end each task after `TIME`", Destination: &spec.Limits.Wall},

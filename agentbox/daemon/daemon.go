@@ -164,9 +164,13 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	}
 	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
 	d.ctx, d.fleet, d.handover = ctx, d.newFleet(), d.newHandover()
+	clusters, err := d.newKube()
+	if err != nil {
+		return nil, errors.Join(err, manager.Close(), shared.close())
+	}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{home: cfg.Home, boxes: manager}},
-		Snapshotter: snapshotter{jobs{home: cfg.Home, boxes: manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Saver: saves{d}, SaveEvery: saveEvery(), Remote: d.fleet.owner, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
+		Snapshotter: snapshotter{jobs{home: cfg.Home, boxes: manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Saver: saves{d}, SaveEvery: saveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
 		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
 			d.tasks().addRunningUsage(ctx, &t)
 			return t.Costs

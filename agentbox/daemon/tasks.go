@@ -20,6 +20,7 @@ import (
 	"agentbox/agentbox/fleet"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/kube"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
@@ -201,6 +202,12 @@ func (t tasks) findWhere(spec *agentbox.TaskSpec) error {
 		if label, is := strings.CutPrefix(spec.Where, fleet.Label); is && label != "" {
 			break
 		}
+		if kube.Is(spec.Where) {
+			if err := resolveCluster(t.evidence.home, spec); err != nil {
+				return err
+			}
+			break
+		}
 		if t.findPeer == nil {
 			return agentbox.Errorf(agentbox.Unavailable, "this machine's part in its team cannot be read")
 		}
@@ -283,6 +290,10 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	need, err := needOf(cfg, req.Spec)
 	if err != nil {
 		return task.Submission{}, err
+	}
+	if kube.Is(req.Spec.Where) {
+		need = podNeed(cfg, req.Spec)
+		progress.Note(podText)
 	}
 	s := task.Submission{Parallel: req.Parallel, Need: need}
 	for _, command := range req.Commands {

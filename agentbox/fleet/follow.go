@@ -200,7 +200,7 @@ func (w *Worker) report(ctx context.Context, owner identity.PeerID, t agentbox.T
 	if last := t.Last(); last != nil && last.Result != nil {
 		done.Result = last.Result
 	}
-	_ = w.Local.Written(ctx, t, &window{left: maxTranscript, to: &wrote})
+	_ = w.Local.Written(ctx, t, &window{left: MaxTranscript, to: &wrote})
 	done.Transcript = int64(wrote.Len())
 	err := w.askWith(ctx, owner, done, func(s *wire.Stream) error {
 		if _, err := wrote.WriteTo(s); err != nil {

@@ -25,7 +25,7 @@ const (
 const (
 	maxMessage    = 5 << 20 // a snapshot has at most 4 MiB
 	maxChunk      = 256 << 10
-	maxTranscript = 64 << 20
+	MaxTranscript = 64 << 20
 	maxText       = 2000
 )
 

@@ -433,7 +433,7 @@ func keepChunk(path string, offset int64, chunk []byte) (size int64) {
 	if info, err := os.Stat(path); err == nil {
 		size = info.Size()
 	}
-	if offset != size || len(chunk) == 0 || len(chunk) > maxChunk || size > maxTranscript {
+	if offset != size || len(chunk) == 0 || len(chunk) > maxChunk || size > MaxTranscript {
 		return size
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -448,7 +448,7 @@ func keepChunk(path string, offset int64, chunk []byte) (size int64) {
 // finish receives a result. It is called with o.mu held, which it gives up while bytes come; nobody
 // else gets the lease meanwhile.
 func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader) (answer, error) {
-	if at.finishing || q.Result == nil || !q.Result.State.Done() || q.Transcript < 0 || q.Transcript > maxTranscript {
+	if at.finishing || q.Result == nil || !q.Result.State.Done() || q.Transcript < 0 || q.Transcript > MaxTranscript {
 		return answer{Stop: stopRefused}, nil
 	}
 	at.finishing = true
@@ -483,11 +483,11 @@ func (o *Owner) receive(ctx context.Context, at *offered, q question, s io.Reade
 	if err := os.Rename(path+".new", path); err != nil {
 		return agentbox.Result{}, err
 	}
-	return o.Accept(ctx, at.task, sanitized(*q.Result, at.lease.Name), s)
+	return o.Accept(ctx, at.task, Sanitized(*q.Result, at.lease.Name), s)
 }
 
-// sanitized is what may be believed of a worker's result: how it ended, and figures about it.
-func sanitized(r agentbox.Result, worker string) agentbox.Result {
+// Sanitized is what may be believed of a worker's result: how it ended, and figures about it.
+func Sanitized(r agentbox.Result, worker string) agentbox.Result {
 	text := func(s string) string { return agentbox.Printable(s[:min(len(s), maxText)]) }
 	out := agentbox.Result{
 		State: r.State, Exit: r.Exit, Reason: text(r.Reason), Limit: r.Limit, Omitted: r.Omitted, Commits: max(r.Commits, 0), Files: max(r.Files, 0),

@@ -14,6 +14,8 @@ import (
 //	daemon.lock             held by the daemon
 //	daemon.log
 //	ssh_config              what `ssh-config --install` has ~/.ssh/config include
+//	k8s.yaml                what the user says of clusters, see agentbox/kube
+//	k8s/                    layers of images on their way to a registry
 //	rates.yaml              the user's price table, see agentbox/cost
 //	tokens.json             the tokens of other programs, by their hashes; see agentbox/token
 //	mcp.json                MCP servers of this host for agents in boxes, see agentbox/toolgate
@@ -210,6 +212,10 @@ func (h Home) Agents() string { return filepath.Join(h.Dir, "agents") }
 
 // Tokens is the tokens of other programs.
 func (h Home) Tokens() string { return filepath.Join(h.Dir, "tokens.json") }
+
+// Kubernetes is what the user says of clusters; see agentbox/kube.
+func (h Home) Kubernetes() string       { return filepath.Join(h.Dir, "k8s.yaml") }
+func (h Home) KubernetesLayers() string { return filepath.Join(h.Dir, "k8s") }
 
 // Rates is the user's own price table; see agentbox/cost.
 func (h Home) Rates() string { return filepath.Join(h.Dir, "rates.yaml") }

@@ -110,6 +110,21 @@ func (s *Store) Export(ctx context.Context, d agentbox.Digest, lacking []agentbo
 	return out.Flush()
 }
 
+// ExportWhole writes a source as a stream, for who has nothing of it.
+func (s *Store) ExportWhole(ctx context.Context, d agentbox.Digest, w io.Writer) error {
+	m, err := s.readManifest(d)
+	if err != nil {
+		return notHereError(d)
+	}
+	var all []agentbox.Digest
+	for _, e := range m.Entries {
+		if e.Kind == kindFile {
+			all = append(all, e.Digest)
+		}
+	}
+	return s.Export(ctx, d, all, w)
+}
+
 func send(w io.Writer, file string, e entry) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -164,6 +165,9 @@ type TimelineEvent struct {
 type timeline struct {
 	path string
 }
+
+// Note adds to the timeline of an attempt, whose directory is given, for a Remote.
+func Note(dir, what, detail string) { (&timeline{filepath.Join(dir, timelineFile)}).add(what, detail) }
 
 func (l *timeline) add(what, detail string) { l.addTimed(what, detail, 0) }
 

@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/daemon"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/kube/worker"
 	"agentbox/agentbox/serve"
 )
 
@@ -25,6 +26,11 @@ func main() { os.Exit(exitCode(run())) }
 // run serves until it is told to stop. Its arguments are those of reach.Here.Program, and behind them
 // those of cli/serve.go.
 func run() error {
+	if os.Args[1] == worker.Verb {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		os.Exit(worker.Main(ctx))
+	}
 	flags := flag.NewFlagSet("agentbox "+os.Args[1], flag.ContinueOnError)
 	client := flags.String("client", "", "path of the program that users run")
 	build := flags.String("build", "", "identifies the build of that program")

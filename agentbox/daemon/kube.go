@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
+	"agentbox/agentbox/home"
+	"agentbox/agentbox/kube"
+	"agentbox/agentbox/task"
+	"agentbox/vmm/image/rootfs"
+)
+
+// remotes has attempts carried out by the team, or by a cluster (task.Remote).
+type remotes struct {
+	team task.Remote
+	kube *kube.Remote
+}
+
+func (r remotes) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need task.Need, dir string, cancelled <-chan struct{}) (agentbox.Result, error) {
+	if kube.Is(t.Where) {
+		return r.kube.Run(ctx, t, a, need, dir, cancelled)
+	}
+	return r.team.Run(ctx, t, a, need, dir, cancelled)
+}
+
+// newKube makes the part that runs tasks on clusters.
+func (d *daemon) newKube() (*kube.Remote, error) {
+	program, err := os.Executable()
+	err = errors.Join(err, os.RemoveAll(d.cfg.Home.KubernetesLayers())) // what a daemon that was killed left
+	return &kube.Remote{
+		Settings: d.cfg.Home.Kubernetes(), Accept: d.acceptWork, Note: task.Note, Log: d.cfg.Log,
+		Registry: kube.Registry{Image: d.podImage, Export: d.sources.ExportWhole, Program: program, Temp: d.cfg.Home.KubernetesLayers()},
+	}, err
+}
+
+// podImage is the image that the boxes of a task would have.
+func (d *daemon) podImage(ctx context.Context, t agentbox.Task) (kube.Image, error) {
+	img, err := d.boxes.ImageFor(ctx, api.UpRequest{
+		Directory: t.Directory, Source: t.Source, Agent: t.Agent, Isolation: t.Isolation, Task: true, Environ: t.Environ,
+	}, func(agentbox.Event) {})
+	if err != nil {
+		return kube.Image{}, err
+	}
+	return kube.Image{Digest: img.Digest, Env: img.Env, User: img.User, Setup: img.Setup, Write: func(ctx context.Context, w io.Writer) error {
+		f, err := os.Open(img.Path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		tree, err := rootfs.Read(ctx, f, rootfs.DefaultLimits, time.Time{})
+		if err != nil {
+			return err
+		}
+		return tree.WriteTar(ctx, w)
+	}}, nil
+}
+
+// resolveCluster says which cluster a task is for, and refuses what a pod cannot do.
+func resolveCluster(h home.Home, spec *agentbox.TaskSpec) error {
+	settings, err := kube.Load(h.Kubernetes())
+	if err != nil {
+		return err
+	}
+	if spec.Where, err = settings.Resolve(spec.Where); err != nil {
+		return err
+	}
+	l := spec.Limits
+	switch {
+	case l.Idle > 0 || l.CPU > 0 || l.Cost > 0 || l.Tokens > 0:
+		return agentbox.Errorf(agentbox.Invalid, "of the limits, a pod has --timeout only").WithHint("leave out the others, or --where %s", spec.Where)
+	case spec.TTY:
+		return agentbox.Errorf(agentbox.Invalid, "a pod's command gets no terminal").WithHint("leave out --tty")
+	}
+	return nil
+}
+
+// podText is said at each submission.
+const podText = "in a pod, the policy's names are not held, there are no secrets, no services: and no artifacts:, and what setup: does is done anew"
+
+// podNeed is what is asked of a cluster: what somebody said, since this machine's size is no measure there.
+func podNeed(cfg *config.Config, spec agentbox.TaskSpec) task.Need {
+	need := task.Need{CPUs: cmp.Or(spec.CPUs, cfg.CPUs, cfg.Least.CPUs), Memory: cmp.Or(cfg.Memory, cfg.Least.Memory)}
+	if spec.Memory != "" {
+		need.Memory, _ = config.ParseSize(spec.Memory) // already validated
+	}
+	return need
+}
