@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -36,8 +35,6 @@ type Remote struct {
 type lease struct {
 	Name string `json:"name,omitempty"` // where its pod runs
 	Made bool   `json:"made,omitempty"` // there was a Job
-	// Notes are for the result: what the cluster lacks.
-	Notes []string `json:"notes,omitempty"`
 }
 
 // lookEvery is how often a Job is looked at, and unreachable how long a server is asked in vain before that is
@@ -120,6 +117,7 @@ func (a *attempt) write() error {
 
 // make puts what the pod needs into the registry, and makes the Job.
 func (a *attempt) make(ctx context.Context) error {
+	a.Note(a.dir, "image", "is found or made, and brought to "+a.settings.Registry)
 	image, work, err := a.Registry.Prepare(ctx, a.settings.Registry, a.task)
 	if err != nil {
 		return err
@@ -130,13 +128,13 @@ func (a *attempt) make(ctx context.Context) error {
 	switch {
 	case err != nil:
 		what.HostUsers = true
-		a.lacks("whether its nodes have user namespaces is not known (" + agentbox.AsError(err).Message + "): root in the pod may be root of its node's kernel")
+		a.Note(a.dir, lacks, "whether all nodes have user namespaces is not known ("+agentbox.AsError(err).Message+"): root in the pod may be root of its node's kernel")
 	case !has:
 		what.HostUsers = true
-		a.lacks("its nodes have no user namespaces: root in the pod is root of its node's kernel")
+		a.Note(a.dir, lacks, "not all nodes have user namespaces: root in the pod is root of its node's kernel")
 	}
 	if err := a.cluster.protect(ctx, networkPolicy(privateHosts(ctx, a.settings.Registry))); err != nil {
-		a.lacks("no NetworkPolicy could be made: the pod reaches what any pod does (" + agentbox.AsError(err).Message + ")")
+		a.Note(a.dir, lacks, "no NetworkPolicy could be made: the pod reaches what any pod does ("+agentbox.AsError(err).Message+")")
 	}
 	job, err := a.settings.job(what)
 	if err != nil {
@@ -149,10 +147,8 @@ func (a *attempt) make(ctx context.Context) error {
 	return nil
 }
 
-// lacks notes what the cluster lacks.
-func (a *attempt) lacks(text string) {
-	a.lease.Notes = append(a.lease.Notes, "the cluster lacks something: "+text)
-}
+// lacks is the event of what a cluster lacks.
+const lacks = "lacks"
 
 // result is the name of the attempt's result in the registry.
 func (a *attempt) result() string { return a.settings.Registry + ":result-" + a.Job.String() }
@@ -175,7 +171,7 @@ func (a *attempt) watch(ctx context.Context, cancelled <-chan struct{}) (agentbo
 			if err := a.end(ctx); err != nil {
 				return agentbox.Result{}, err
 			}
-			return agentbox.Result{State: v.Cause, Reason: v.Reason, Notes: a.lease.Notes}, nil
+			return agentbox.Result{State: v.Cause, Reason: v.Reason}, nil
 		default:
 			a.show(ctx, v)
 		}
@@ -216,11 +212,13 @@ func (a *attempt) look(ctx context.Context) (verdict, error) {
 
 // show says where the task runs, or what it waits for.
 func (a *attempt) show(ctx context.Context, v verdict) {
-	name := ""
-	if v.Pod != "" {
+	name := a.lease.Name // of a pod that has just ended
+	switch {
+	case v.Pod != "":
 		name = a.task.Where + "/" + v.Node
-	} else {
-		a.waiting(cmp.Or(v.Waits, "it has no pod yet"))
+	case v.Waits != "":
+		name = ""
+		a.waiting(v.Waits)
 	}
 	a.follow(ctx, v.Pod)
 	if name != a.lease.Name {
@@ -269,12 +267,10 @@ func (a *attempt) end(ctx context.Context) error {
 
 // collect takes the result from the registry. If there is none, otherwise is how the attempt ended.
 func (a *attempt) collect(ctx context.Context, otherwise agentbox.Result) (agentbox.Result, error) {
-	otherwise.Notes = a.lease.Notes
 	for {
 		said, err := a.receive(ctx, otherwise)
 		switch code := agentbox.CodeOf(err); {
 		case err == nil:
-			said.Notes = append(said.Notes, a.lease.Notes...)
 			return said, nil
 		case code == agentbox.NotFound && otherwise.State != agentbox.TaskCancelled && otherwise.Reason == "":
 			otherwise.Reason = "it left no result in the registry"
