@@ -59,8 +59,10 @@ compiled: build/gocache
 # Where people will download the files from: the formula for Homebrew names it.
 RELEASE_URL ?= https://example.com/agentbox/releases/v$(VERSION)
 
+# The tool links the command line, so that what go.mod here gets, its own needs too: in a copy.
 release: build ## what users install, in dist/: archives, packages, a formula, checksums, provenance (of a commit)
-	$(GO) build -C tools/release -o $(CURDIR)/build/release .
+	cp tools/release/go.mod build/release.mod && cp tools/release/go.sum build/release.sum
+	$(GO) build -C tools/release -mod=mod -modfile=$(CURDIR)/build/release.mod -o $(CURDIR)/build/release .
 	build/release -version $(VERSION) -out dist -url $(RELEASE_URL)
 
 embedded: agent $(GVISOR) ## what the binary embeds
