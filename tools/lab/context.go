@@ -221,14 +221,24 @@ func (o *contextCluster) pullWarm(ctx context.Context) (time.Duration, error) {
 	return o.pull(ctx)
 }
 
+// leave ends the second machine, which has no box, and removes all that it has.
+func (o *contextCluster) leave(ctx context.Context) error {
+	if !o.member {
+		return nil
+	}
+	o.member = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTime)
+	defer cancel()
+	_, leaveErr := o.command(ctx, 1, true, "mesh", "leave")
+	_, stopErr := o.command(ctx, 1, true, "daemon", "stop")
+	return errors.Join(leaveErr, stopErr, os.RemoveAll(o.home(1)))
+}
+
 // pullCold is the first entering of a machine that has nothing.
 func (o *contextCluster) pullCold(ctx context.Context) (took time.Duration, err error) {
-	defer func() { o.member, err = false, errors.Join(err, o.forget(ctx, 1)) }()
-	if o.member {
-		if err := o.forget(ctx, 1); err != nil {
-			return 0, err
-		}
-		o.member = false
+	defer func() { err = errors.Join(err, o.leave(ctx)) }()
+	if err := o.leave(ctx); err != nil {
+		return 0, err
 	}
 	if err := o.joined(ctx); err != nil {
 		return 0, err
