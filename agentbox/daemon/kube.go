@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host"
 	"agentbox/agentbox/kube"
 	"agentbox/agentbox/task"
 	"agentbox/vmm/image/rootfs"
@@ -42,7 +43,7 @@ func (d *daemon) newKube() (*kube.Remote, error) {
 
 // podImage is the image that the boxes of a task would have.
 func (d *daemon) podImage(ctx context.Context, t agentbox.Task) (kube.Image, error) {
-	img, err := d.boxes.ImageFor(ctx, api.UpRequest{
+	img, err := host.ImageFor(ctx, d.boxes, api.UpRequest{
 		Directory: t.Directory, Source: t.Source, Agent: t.Agent, Isolation: t.Isolation, Task: true, Environ: t.Environ,
 	}, func(agentbox.Event) {})
 	if err != nil {

@@ -19,7 +19,7 @@ type TaskImage struct {
 
 // ImageFor finds or makes the image of a box, its tools and its agent included, by the steps of Up that do
 // that. It makes no box.
-func (m *Manager) ImageFor(ctx context.Context, req api.UpRequest, progress agentbox.Progress) (TaskImage, error) {
+func ImageFor(ctx context.Context, m *Manager, req api.UpRequest, progress agentbox.Progress) (TaskImage, error) {
 	u, _, release, err := m.read(ctx, req)
 	if err != nil {
 		return TaskImage{}, err

@@ -20,7 +20,7 @@ import (
 // process is in its namespaces.
 const (
 	programs        = "AGENTBOX_KUBERNETES"
-	inside          = "AGENTBOX_CLUSTER"
+	inside          = "CLUSTER_DIRECTORY"
 	registryAddress = "10.88.7.1:5000"
 )
 
@@ -88,7 +88,7 @@ func agentbox(args ...string) *exec.Cmd {
 }
 
 func needCluster(t *testing.T) {
-	if os.Getenv(inside) == "" {
+	if os.Getenv(programs) == "" {
 		t.Skip("make e2e-k8s")
 	}
 }
