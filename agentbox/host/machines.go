@@ -171,7 +171,7 @@ func (m *machines) attach(ctx context.Context, b *box, progress agentbox.Progres
 // placeholders, so the box gets none.
 func (m *machines) identity(ctx context.Context, p place.Place, rec record) (*place.Identity, error) {
 	as := &place.Identity{
-		Hostname: rec.spec().Hostname(), User: rec.User, Env: maps.Clone(rec.Guest.Env), Services: rec.Guest.Services, Ports: rec.Guest.Ports, Lease: leaseTime, Yields: rec.Foreign,
+		Hostname: rec.spec().Hostname(), User: rec.User, Env: maps.Clone(rec.Guest.Env), Services: rec.Guest.Services, Ports: rec.Guest.Ports, Lease: leaseTime,
 	}
 	enforcer, ok := p.(place.Enforcer)
 	if !ok {

@@ -24,8 +24,6 @@ type Identity struct {
 	// Roots are PEM certificates of the authorities that this machine trusts in addition to its
 	// distribution's. The box will trust them too.
 	Roots string `json:"roots,omitempty"`
-	// Yields means that the box runs on what others leave of the machine: it is another user's.
-	Yields bool `json:"yields,omitempty"`
 }
 
 // Policy is what a box may reach. Until the first one arrives, nothing leaves

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"agentbox/agentbox"
@@ -146,11 +145,6 @@ func (s *Supervisor) attachment(req place.Identity) (*protocol.AttachRequest, er
 // becomeBox is the host's half of an attach, after the guest's: it opens the ports, starts the
 // lease and starts the clock of the limits.
 func (s *Supervisor) becomeBox(ctx context.Context, req place.Identity) error {
-	if req.Yields {
-		if err := yield(append(s.machine.PIDs(), os.Getpid())); err != nil {
-			s.log.Warn("the box does not yield to other programs", "error", err)
-		}
-	}
 	if err := s.openConfigured(ctx, req.Ports); err != nil {
 		return err
 	}
