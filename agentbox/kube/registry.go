@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
 
@@ -35,11 +36,15 @@ type Registry struct {
 	Export  func(ctx context.Context, d agentbox.Digest, w io.Writer) error
 	Program string // the worker's, on this machine
 	Temp    string // where layers are put together
+
+	mu sync.Mutex // tasks that are submitted together need the same image: the first brings it
 }
 
 // Prepare puts the image and the source of a task into the registry, unless they are there, and returns the
 // image's reference and what the worker does.
-func (r Registry) Prepare(ctx context.Context, repository string, t agentbox.Task) (image string, work worker.Work, err error) {
+func (r *Registry) Prepare(ctx context.Context, repository string, t agentbox.Task) (image string, work worker.Work, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	img, err := r.Image(ctx, t)
 	if err != nil {
 		return "", work, err
@@ -76,7 +81,7 @@ func once(ctx context.Context, ref string, make func(ref string) (string, error)
 }
 
 // writeProgram writes a layer with the worker.
-func (r Registry) writeProgram(w io.Writer) error {
+func (r *Registry) writeProgram(w io.Writer) error {
 	f, err := os.Open(r.Program)
 	if err != nil {
 		return err
@@ -101,7 +106,7 @@ func (r Registry) writeProgram(w io.Writer) error {
 	return out.Close()
 }
 
-func (r Registry) putSource(ctx context.Context, ref string, d agentbox.Digest) (string, error) {
+func (r *Registry) putSource(ctx context.Context, ref string, d agentbox.Digest) (string, error) {
 	f, err := os.CreateTemp(r.Temp, "source-")
 	if err != nil {
 		return "", err
