@@ -85,7 +85,10 @@ func TestTasks(t *testing.T) {
 		t.Error("the work of the late one is not kept")
 	}
 	running(t, unwanted)
-	eventually(t, "set up\nbegun", func() string { return ab(t, "task", "logs", unwanted) })
+	eventually(t, "set up\nbegun", func() string {
+		out, _ := agentbox("task", "logs", unwanted).Output() // there is none at first
+		return strings.TrimSpace(string(out))
+	})
 	ab(t, "task", "cancel", unwanted)
 	if ends(t, unwanted, "cancelled"); !strings.Contains(ab(t, "diff", unwanted), "+some") {
 		t.Error("the work of the cancelled one is not kept")
