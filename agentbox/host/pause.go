@@ -13,9 +13,9 @@ import (
 )
 
 // Pause saves a box's machine to disk and ends it; nothing of it stays in memory. One that cannot be
-// saved stands still in memory instead. Pausing a paused box succeeds. Conflict for a box without a machine, or one that could not be restored here. The
-// supervisor completes the save by one rename before it ends the machine, so a crash leaves either
-// the machine or the save.
+// saved stands still in memory instead. Pausing a paused box succeeds. Conflict for a box without a
+// machine, or one that could not be restored here. The supervisor completes the save by one rename
+// before it ends the machine, so a crash leaves either the machine or the save.
 func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
 	return m.operate(ctx, ref, func(b *box) error {
 		rec := b.record()

@@ -192,9 +192,9 @@ func (s *Sharing) sharesImage(ctx context.Context, image agentbox.Digest) (bool,
 }
 
 // Shared reports whether a peer may have a manifest. The answer is the same for every peer, since
-// only members of the team can connect, unless the manifest was granted to some. A manifest without a name is about to be evicted, so it is
-// not shared. After an error the answer is no. Shared lists all names of the store, which is slow,
-// so it looks for a person's decision first.
+// only members of the team can connect, unless the manifest was granted to some. A manifest without a
+// name is about to be evicted, so it is not shared. After an error the answer is no. Shared lists all
+// names of the store, which is slow, so it looks for a person's decision first.
 func (s *Sharing) Shared(ctx context.Context, peer exchange.PeerID, manifest agentbox.Digest) bool {
 	if shared, decided, err := s.Decision(manifest); err != nil || decided {
 		return shared && err == nil

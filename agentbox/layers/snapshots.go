@@ -18,8 +18,8 @@ import (
 )
 
 // snapshotNamespace has the names of snapshots: ID, a StoredSnapshot; ID/work, its pack; identity/ID,
-// of a box or task; and history/COMMIT, the pack of a commit with its history, which snapshots of other machines' boxes
-// build on.
+// of a box or task; and history/COMMIT, the pack of a commit with its history, which snapshots of other
+// machines' boxes build on.
 const (
 	snapshotNamespace = "snapshot"
 	workSuffix        = "/work"

@@ -1,4 +1,5 @@
-// Command k8s is the programs of Kubernetes in one, chosen by the name it is called by: linking each takes as long as all.
+// Command k8s is the programs of Kubernetes in one, chosen by the name it is called by: linking each
+// takes as long as all.
 package main
 
 import (
