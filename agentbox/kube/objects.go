@@ -81,8 +81,8 @@ func (s Settings) job(a asked) (*batchv1.Job, error) {
 		Spec: batchv1.JobSpec{
 			BackoffLimit:            new(int32(fleet.MaxLeases - 1)),
 			TTLSecondsAfterFinished: new(*cmp.Or(s.TTLSecondsAfterFinished, new(int32(defaultTTL)))),
-			// A pod that was moved away does not count, and one whose command ended otherwise than well is not
-			// tried again: its result is there.
+			// A pod that was moved away does not count, and one whose command ended otherwise than well is
+			// not tried again: its result is there.
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 				{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
 					ContainerName: new(container), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{worker.ExitDelivered}}},
@@ -187,7 +187,8 @@ func (s Settings) volumes(p *corev1.PodSpec, c *corev1.Container) {
 const policyName = "agentbox-tasks"
 
 // networkPolicy lets pods of tasks reach names, the world and the registry, and nobody reach them: neither
-// other pods nor the cluster's network. Who wants another one changes it; it is made only where there is none.
+// other pods nor the cluster's network. Who wants another one changes it; it is made only where there
+// is none.
 func networkPolicy(registry []string) *networkingv1.NetworkPolicy {
 	port := intstr.FromInt32(53)
 	dns := networkingv1.NetworkPolicyEgressRule{Ports: []networkingv1.NetworkPolicyPort{{Protocol: new(corev1.ProtocolUDP), Port: &port}, {Protocol: new(corev1.ProtocolTCP), Port: &port}}}

@@ -37,8 +37,8 @@ type lease struct {
 	Made bool   `json:"made,omitempty"` // there was a Job
 }
 
-// lookEvery is how often a Job is looked at, and unreachable how long a server is asked in vain before that is
-// said.
+// lookEvery is how often a Job is looked at, and unreachable how long a server is asked in vain before that
+// is said.
 const lookEvery = 2 * time.Second
 
 // attempt is one that is followed.
