@@ -193,7 +193,7 @@ func (f fleetLocal) Save(ctx context.Context, t agentbox.Task) ([]byte, func(con
 }
 
 func (f fleetLocal) Saved(ctx context.Context, t agentbox.Task) ([]byte, func(context.Context, io.Writer) error, error) {
-	return saves{f.d}.open(ctx, t)
+	return saves(f).open(ctx, t)
 }
 
 // Enter says how to log in to the box of a task. What it says holds for this life of the box.

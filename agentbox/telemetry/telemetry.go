@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -107,7 +108,7 @@ func pairs(text string) (map[string]string, error) {
 		name, value, ok := strings.Cut(part, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if !ok || err != nil {
-			return nil, fmt.Errorf("it is not NAME=VALUE,...") // the value may be a credential
+			return nil, errors.New("it is no list of NAME=VALUE") // the value may be a credential
 		}
 		out[strings.TrimSpace(name)] = value
 	}
