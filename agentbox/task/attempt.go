@@ -151,9 +151,6 @@ func (q *Queue) open(ctx context.Context, rec record) (*run, error) {
 			Number: n, BoxName: fmt.Sprintf("%s-%d", rec.ID, n), Job: agentbox.NewJobID(), Started: time.Now().UTC(),
 		})
 		attempts[n-1].Continue = rec.Continue
-		if n > 1 && rec.Where == "" {
-			attempts[n-1].Continue = q.goOn(ctx, rec.ID, attempts[n-2])
-		}
 		if err := write(filepath.Join(q.Store.Attempt(rec.ID, n), attemptFile), attempts[n-1]); err != nil {
 			return nil, err
 		}

@@ -57,24 +57,6 @@ func (r *run) keepSaving(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// goOn finds what an attempt goes on from after one that was lost; nil for one that begins anew.
-func (q *Queue) goOn(ctx context.Context, id agentbox.TaskID, last agentbox.Attempt) *agentbox.SourceRef {
-	if q.Saver == nil || last.Result == nil || last.Result.State != agentbox.TaskLost {
-		return nil
-	}
-	t, err := q.Store.Read(id)
-	if err != nil {
-		return nil
-	}
-	ref, release, err := q.Saver.Continue(ctx, t, last)
-	if err != nil {
-		q.Log.Warn("a task begins anew, as what it had done cannot be read", "task", id, "error", err)
-		return nil
-	}
-	release() // whoever needs it opens it before it is collected (source.Grace)
-	return ref
-}
-
 // settleSaved drops the last snapshot of an attempt that has ended. With adopt, nobody could look into
 // the box at the end, and the snapshot is the attempt's work.
 func (r *run) settleSaved(ctx context.Context, result *agentbox.Result, adopt bool) {

@@ -103,18 +103,6 @@ func TestSnapshotsWhileATaskRuns(t *testing.T) {
 	}
 }
 
-// A lost attempt is gone on from, a failed one is not.
-func TestNextAttemptGoesOn(t *testing.T) {
-	h := newFakeHost(t)
-	q := h.saving(t, new(fakeSaver), fakeSnapshotter{kept: Kept{Ref: "work", Commit: "c"}})
-	for status, want := range map[string]bool{"lost": true, "3": false} {
-		got := wait(t, q, submit(t, q, 1, status)[0].ID)
-		if len(got.Attempts) != 2 || got.Attempts[0].Continue != nil || (got.Attempts[1].Continue != nil) != want {
-			t.Errorf("%s: %+v", status, got.Attempts)
-		}
-	}
-}
-
 // What is given back goes at once, and its work is nobody's here.
 func TestReturn(t *testing.T) {
 	h := newFakeHost(t)
