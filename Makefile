@@ -143,7 +143,8 @@ e2e-release: build ## make release from another directory: the same bytes; and i
 e2e-lima: build ## a machine by Lima under emulation, and boxes in it (an hour)
 	$(HOSTS) -timeout 180m -run TestLima ./agentbox/e2e/hosts
 
-# As root, with etcd-server, containerd, runc, containernetworking-plugins and busybox-static. The programs stay for the next run.
+# As root, with etcd-server, containerd, runc, containernetworking-plugins and busybox-static. The programs
+# stay for the next run.
 e2e-k8s: build build/k8s/k8s ## tasks on a Kubernetes cluster made for it (15 minutes to compile, then three)
 	export AGENTBOX_KUBERNETES=$(CURDIR)/build/k8s && umask 022 && TMPDIR=/tmp $(GO) test -count=1 -v -timeout 30m ./agentbox/e2e/cluster
 

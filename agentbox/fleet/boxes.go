@@ -8,8 +8,6 @@ import (
 	"net"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/background"
@@ -48,25 +46,15 @@ const keepAliveEvery = 10 * time.Second
 
 // Serve answers the owners of tasks that run here (wire.Handler). Each may ask about its own.
 func (w *Worker) Serve(ctx context.Context, c *wire.Conn) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var all errgroup.Group
-	all.SetLimit(maxAnswers)
-	for {
-		s, err := c.AcceptStream(ctx)
-		if err != nil {
-			break
+	c.EachStream(ctx, 0, func(ctx context.Context, s *wire.Stream) error {
+		err := w.answerBox(ctx, c.Peer(), s)
+		if ctx.Err() != nil {
+			return nil // the owner has gone
 		}
-		all.Go(func() error {
-			defer s.Abort()
-			if err := w.answerBox(ctx, c.Peer(), s); err != nil && ctx.Err() == nil {
-				w.Log.Info("a question about a box was not answered", "peer", c.Peer().Short(), "error", err)
-			}
-			return nil
-		})
-	}
-	stop()
-	_ = all.Wait()
+		return err
+	}, func(err error) {
+		w.Log.Info("a question about a box was not answered", "peer", c.Peer().Short(), "error", err)
+	})
 }
 
 // answerBox answers one question.

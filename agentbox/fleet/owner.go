@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
@@ -207,31 +205,14 @@ func (o *Owner) Offers() (all []catalogue.Record) {
 	return all
 }
 
-// maxAnswers bounds what is answered to one connection at once.
-const maxAnswers = 4
-
 // answerTimeout bounds a question with all that follows it.
 const answerTimeout = 10 * time.Minute
 
 // Serve answers a worker (wire.Handler).
 func (o *Owner) Serve(ctx context.Context, c *wire.Conn) {
-	var all errgroup.Group
-	all.SetLimit(maxAnswers)
-	for {
-		s, err := c.AcceptStream(ctx)
-		if err != nil {
-			break
-		}
-		all.Go(func() error {
-			defer s.Abort()
-			_ = s.SetDeadline(time.Now().Add(answerTimeout))
-			if err := o.answer(ctx, c.Peer(), s); err != nil {
-				o.Log.Info("a question about a task was not answered", "peer", c.Peer().Short(), "error", err)
-			}
-			return nil
-		})
-	}
-	_ = all.Wait()
+	c.EachStream(ctx, answerTimeout, func(_ context.Context, s *wire.Stream) error { return o.answer(ctx, c.Peer(), s) }, func(err error) {
+		o.Log.Info("a question about a task was not answered", "peer", c.Peer().Short(), "error", err)
+	})
 }
 
 // stream is a stream of the mesh.

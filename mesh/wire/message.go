@@ -86,28 +86,46 @@ func AnswerHandler[Q any](limit int, reply func(c *Conn, question Q) (answer any
 // AnswerWithin is AnswerHandler for answers that may take longer than a moment.
 func AnswerWithin[Q any](timeout time.Duration, limit int, reply func(c *Conn, question Q) (answer any, err error)) Handler {
 	return func(ctx context.Context, c *Conn) {
-		var all errgroup.Group
-		all.SetLimit(maxAnswers)
-		for {
-			s, err := c.AcceptStream(ctx)
+		// One that failed concerns none but its peer.
+		c.EachStream(ctx, timeout, func(_ context.Context, s *Stream) error {
+			var q Q
+			err := ReadMessage(s, &q, limit)
 			if err != nil {
-				break
+				return err
 			}
-			all.Go(func() error {
-				defer s.Abort()
-				_ = s.SetDeadline(time.Now().Add(timeout))
-				var q Q
-				err := ReadMessage(s, &q, limit)
-				if err != nil {
-					return err
-				}
-				answer, err := reply(c, q)
-				if err != nil || WriteMessage(s, answer) != nil {
-					return err
-				}
-				return s.Close()
-			})
-		}
-		_ = all.Wait() // one that failed concerns none but its peer
+			answer, err := reply(c, q)
+			if err != nil || WriteMessage(s, answer) != nil {
+				return err
+			}
+			return s.Close()
+		}, func(error) {})
 	}
+}
+
+// EachStream answers what a peer asks until the connection ends, and returns when all answers have: each
+// within timeout, 0 for none, a few at the same time. Their context ends with the connection. failed
+// gets the errors.
+func (c *Conn) EachStream(ctx context.Context, timeout time.Duration, answer func(context.Context, *Stream) error, failed func(error)) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all errgroup.Group
+	all.SetLimit(maxAnswers)
+	for {
+		s, err := c.AcceptStream(ctx)
+		if err != nil {
+			break
+		}
+		all.Go(func() error {
+			defer s.Abort()
+			if timeout > 0 {
+				_ = s.SetDeadline(time.Now().Add(timeout))
+			}
+			if err := answer(ctx, s); err != nil {
+				failed(err)
+			}
+			return nil
+		})
+	}
+	stop()
+	_ = all.Wait()
 }
