@@ -236,7 +236,7 @@ func TestDefaults(t *testing.T) {
 func TestFind(t *testing.T) {
 	root := write(t, map[string]string{"agentbox.yaml": "cpus: 1", "a/b/x": "", "a/agentbox.yaml": "cpus: 3", "d/.devcontainer/devcontainer.json": "{}", "d/e/x": ""})
 	for dir, want := range map[string]string{".": "agentbox.yaml", "a/b": "a/agentbox.yaml", "d/e": "agentbox.yaml"} {
-		path, gotRoot, err := Find(filepath.Join(root, dir))
+		path, gotRoot, err := find(filepath.Join(root, dir), "")
 		if err != nil || path != filepath.Join(root, want) || gotRoot != root {
 			t.Errorf("%s: %s in %s, %v", dir, path, gotRoot, err)
 		}
@@ -244,7 +244,7 @@ func TestFind(t *testing.T) {
 	if err := os.Remove(filepath.Join(root, "agentbox.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	if path, _, err := Find(filepath.Join(root, "d/e")); err != nil || path != filepath.Join(root, "d/.devcontainer/devcontainer.json") {
+	if path, _, err := find(filepath.Join(root, "d/e"), ""); err != nil || path != filepath.Join(root, "d/.devcontainer/devcontainer.json") {
 		t.Errorf("%s %v", path, err)
 	}
 	outside := t.TempDir()
@@ -254,10 +254,10 @@ func TestFind(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(outside, "agentbox.yaml"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if path, _, err := Find(filepath.Join(outside, "sub")); err != nil || path != "" {
+	if path, _, err := find(filepath.Join(outside, "sub"), ""); err != nil || path != "" {
 		t.Errorf("a file outside any repository governs: %s %v", path, err)
 	}
-	if _, _, err := Find(filepath.Join(outside, "nowhere")); agentbox.CodeOf(err) != agentbox.Invalid {
+	if _, _, err := find(filepath.Join(outside, "nowhere"), ""); agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("%v", err)
 	}
 }

@@ -4,7 +4,7 @@
 // agentbox/host/consent decides that.
 //
 // Load is the entry point and returns a Config. A Config is complete, with a default for every
-// key that the file omits, so callers need not know the defaults. Find returns the file that
+// key that the file omits, so callers need not know the defaults. LoadAt finds the file that
 // Load would read. Write turns a detected configuration into an agentbox.yaml (agentbox init).
 // ParseSize and FormatSize define the notation of sizes in files and flags.
 //

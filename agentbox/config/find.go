@@ -10,18 +10,17 @@ import (
 	"agentbox/agentbox"
 )
 
-// names lists the files that Find looks for, in order of precedence.
+// names lists the files that find looks for, in order of precedence.
 var names = []string{"agentbox.yaml", ".devcontainer/devcontainer.json", ".devcontainer.json"}
 
-// Find returns the configuration that governs dir: the agentbox.yaml in dir or in the nearest
+// find returns the configuration that governs dir: the agentbox.yaml in dir or in the nearest
 // directory above it, up to the repository's root; otherwise a devcontainer.json found the same
 // way. Any agentbox.yaml takes precedence over every devcontainer.json, because it was written
 // for agentbox. Outside a repository only dir itself is searched, so that another user's file in
 // /tmp or /home has no effect. path is "" if there is no configuration. dir may be relative;
 // path and root are absolute, without symbolic links. Errors have code Invalid.
-func Find(dir string) (path, root string, err error) { return find(dir, "") }
-
-// find is Find. With a name it is .devcontainer/NAME/devcontainer.json alone that it looks for, and
+//
+// With a name, devcontainer, it is .devcontainer/NAME/devcontainer.json alone that it looks for, and
 // a name that no directory has is an error.
 func find(dir, devcontainer string) (path, root string, err error) {
 	dir, err = realDir(dir)

@@ -67,7 +67,7 @@ func LoadAt(ctx context.Context, at Place) (*Config, error) {
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte-order mark, which editors write
 	var c *Config
-	// Find returns no other names, so the extension determines the format.
+	// find returns no other names, so the extension determines the format.
 	if strings.HasSuffix(path, ".json") {
 		c, err = parseDevcontainer(data, src, filepath.ToSlash(base))
 	} else {

@@ -9,7 +9,7 @@ import (
 // programKey matches the keys whose value is a program, a command line, the name of a configured
 // tool, or a place where git looks for programs: git-config(1) of git 2.55, the manuals of its
 // commands, and that of Git LFS. Keys are in canonical form. Aliases, submodule.*.update and
-// filters are not here; see Setting.RunsProgram and Setting.IsFilter.
+// filters are not here; see Setting.RunsProgram.
 var programKey = agentbox.Pattern(`^(?:` + strings.Join([]string{
 	`core\.(alternaterefscommand|askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)`, `pager\..*`,
 	`(sequence\.editor|interactive\.difffilter|init\.templatedir|imap\.tunnel|svn\.authorsprog|svn-remote\..*\.authorsprog)`,
@@ -24,7 +24,7 @@ var programKey = agentbox.Pattern(`^(?:` + strings.Join([]string{
 }, "|") + `)$`)
 
 // RunsProgram reports whether git, or a tool of it, may start a program because of this setting. A
-// filter does not count: without it, the repository's content means something else (IsFilter).
+// filter does not count: without it, the repository's content means something else.
 func (s Setting) RunsProgram() bool {
 	shell := strings.HasPrefix(s.Value, "!")
 	switch {
@@ -32,11 +32,6 @@ func (s Setting) RunsProgram() bool {
 		return shell
 	}
 	return programKey().MatchString(s.Key)
-}
-
-// IsFilter reports whether the setting is the command of a filter (gitattributes(5)).
-func (s Setting) IsFilter() bool {
-	return strings.HasPrefix(s.Key, "filter.") && !strings.HasSuffix(s.Key, ".required")
 }
 
 // hookEvents lists the events of githooks(5), git 2.55. Since 2.54 a configuration may have hooks

@@ -47,9 +47,6 @@ func TestProgramsAreThoseOfGitsDocumentation(t *testing.T) {
 		if got := s.RunsProgram(); got != (holds == "program") {
 			t.Errorf("%s (%s) names a program: %v; git's documentation: %s", key, s.Key, got, holds)
 		}
-		if got := s.IsFilter(); got != (holds == "filter") {
-			t.Errorf("%s (%s) is a filter: %v", key, s.Key, got)
-		}
 	}
 }
 
