@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/templates"
+	"agentbox/agentbox/place"
 	"agentbox/vmm/kernel"
 )
 
@@ -66,7 +66,7 @@ func (d *daemon) keepKernels(ctx context.Context) error {
 // need to be resumed stay. See Manager.DropTemplates.
 func (d *daemon) dropMachines(ctx context.Context, gone func(by string, image agentbox.Digest) bool) {
 	err := errors.Join(
-		d.boxes.DropTemplates(func(o templates.Origin) bool { return gone(o.By, o.Image) }),
+		d.boxes.DropTemplates(func(o place.Origin) bool { return gone(o.By, o.Image) }),
 		kernel.Drop(ctx, d.cfg.Home.Kernels(), func(by string) bool { return gone(by, agentbox.Digest{}) }))
 	if err != nil && ctx.Err() == nil {
 		d.cfg.Log.Error("templates or kernels of a former builder cannot be removed", "error", err)

@@ -11,9 +11,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/host/pool"
 	"agentbox/agentbox/host/remotes"
 	"agentbox/agentbox/host/staging"
-	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 )
@@ -26,7 +26,7 @@ type maker struct {
 	boxes    *table
 	disk     disk
 	machines *machines
-	pool     *templates.Pool[record, *box]
+	pool     *pool.Pool[record, *box]
 	stager   staging.Stager
 	remotes  remotes.Remotes
 	sources  *source.Store

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/keyed"
+	"agentbox/agentbox/host/pool"
 	"agentbox/agentbox/host/prune"
 	"agentbox/agentbox/host/recipes"
 	"agentbox/agentbox/host/remotes"
@@ -26,7 +28,6 @@ import (
 	"agentbox/agentbox/host/staging"
 	"agentbox/agentbox/host/work"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
 	"agentbox/agentbox/snapshot"
@@ -38,7 +39,6 @@ import (
 // called from several goroutines.
 type Team interface {
 	setup.Team
-	templates.Team
 	// HasPeers tells whether other machines wait for what this one makes.
 	HasPeers() bool
 	// CheckAvailable says why part of an image from the team can no longer be had from anyone. It
@@ -79,8 +79,18 @@ type Places struct {
 	Kind func(agentbox.Isolation) (place.Kind, error)
 	// Discard ends and removes what is left of a box without a record.
 	Discard func(agentbox.BoxID) error
-	// Templates are what places of this machine begin with.
-	Templates *templates.Templates
+	// OpenLog opens what is kept of a box's machine: what it printed, or, with supervisor, what
+	// happened to it. NotFound if there is nothing.
+	OpenLog func(id agentbox.BoxID, supervisor bool) (*os.File, error)
+	// Templates are what places of this machine begin with; nil: nothing.
+	Templates Templates
+}
+
+// Templates keep what places begin with, by key.
+type Templates interface {
+	prune.Templates
+	Origins() (map[string]place.Origin, error)
+	Close()
 }
 
 // Manager keeps the boxes of one home. The daemon's lock ensures that one process at a time has a
@@ -105,8 +115,7 @@ type Manager struct {
 	setup         *setup.Setup
 	conversations *conversations.Keeper
 	places        Places
-	templates     *templates.Templates
-	pool          *templates.Pool[record, *box]
+	pool          *pool.Pool[record, *box]
 
 	boxes    *table
 	disk     disk
@@ -165,8 +174,8 @@ func New(cfg Config) (*Manager, error) {
 func (m *Manager) Close() error {
 	m.cancel()
 	m.pool.Drain()
-	if m.templates != nil {
-		m.templates.Close()
+	if m.places.Templates != nil {
+		m.places.Templates.Close()
 	}
 	m.Policies.Close()
 	m.running.Wait()
@@ -206,15 +215,13 @@ func (m *Manager) makePolicyParts(cfg Config) {
 // exist even if it fails.
 func (m *Manager) makeBoxParts(cfg Config) (err error) {
 	m.machines = &machines{home: cfg.Home, disk: m.disk, policies: m.Policies, log: cfg.Log, ctx: m.ctx, running: &m.running, changed: cfg.Changed}
-	if m.places, err = cfg.Places(PlaceParts{m.Images, m.ctx, m.running.Go}); m.places.Templates != nil {
-		m.templates = m.places.Templates
-	}
+	m.places, err = cfg.Places(PlaceParts{m.Images, m.ctx, m.running.Go})
 	m.maker = &maker{
 		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines,
 		stager:  staging.Stager{Overlay: m.setup.Overlay, Log: cfg.Log},
 		remotes: remotes.Remotes{Home: cfg.Home, Binary: cfg.Client, Log: cfg.Log}, sources: cfg.Sources,
 	}
-	m.pool = templates.NewPool(templates.PoolConfig[record, *box]{
+	m.pool = pool.New(pool.Config[record, *box]{
 		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.place() != nil }, Remove: m.maker.remove, Log: cfg.Log,
 	})
 	m.maker.pool = m.pool
@@ -238,7 +245,7 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 			return machineOf(m.boxes.find(ctx, ref))
 		},
 	}
-	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: prunableBoxes{m.boxes, m.removeIdle}, Templates: m.templates, Images: m.Images}
+	m.Pruner = prune.Pruner{Home: cfg.Home, Boxes: prunableBoxes{m.boxes, m.removeIdle}, Templates: m.places.Templates, Images: m.Images}
 	return err
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/place/local/templates"
+	"agentbox/agentbox/place"
 )
 
 // makePooled starts a machine, greets its guest, warms it up with an empty workspace and stops its
@@ -52,13 +52,13 @@ func (m *maker) startHeld(ctx context.Context, b *box) error {
 }
 
 // Templates returns the templates that are here, by key, and where they came from.
-func (m *Manager) Templates() (map[string]templates.Origin, error) { return m.templates.Origins() }
+func (m *Manager) Templates() (map[string]place.Origin, error) { return m.places.Templates.Origins() }
 
 // DropTemplates removes the templates for which gone returns true, except those that boxes were
 // made from: these boxes need them to be resumed. A box gets no new machine from a template whose
 // maker is no longer trusted.
-func (m *Manager) DropTemplates(gone func(templates.Origin) bool) error {
-	all, err := m.templates.Origins()
+func (m *Manager) DropTemplates(gone func(place.Origin) bool) error {
+	all, err := m.places.Templates.Origins()
 	for key, origin := range all {
 		if !gone(origin) {
 			continue
@@ -67,7 +67,7 @@ func (m *Manager) DropTemplates(gone func(templates.Origin) bool) error {
 			err = errors.Join(err, withdrawErr)
 			continue
 		}
-		err = errors.Join(err, m.templates.Discard(key))
+		err = errors.Join(err, m.places.Templates.Discard(key))
 	}
 	return err
 }

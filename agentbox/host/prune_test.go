@@ -11,7 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/place/local/templates"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/placetest"
 )
 
@@ -98,7 +98,7 @@ func TestPruneRemovesOnlyUnneeded(t *testing.T) {
 	}
 	req.Boxes = true
 	// The templates of the boxes that go are needed no more.
-	want = append(want, "template "+templates.ShortKey("used-by-merged"), "template "+templates.ShortKey("used-by-nowhere"))
+	want = append(want, "template "+place.ShortKey("used-by-merged"), "template "+place.ShortKey("used-by-nowhere"))
 	if got := prune(false); !slices.Equal(got, want) {
 		t.Errorf("went: %v, want %v", got, want)
 	}

@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/place/local/templates"
+	"agentbox/agentbox/place"
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm/image"
 )
@@ -48,7 +48,7 @@ type Box struct {
 	Remove func(ctx context.Context, progress agentbox.Progress) error
 }
 
-// Templates are what boxes start from (templates.Templates).
+// Templates are what boxes start from (place/local/templates.Templates).
 type Templates interface {
 	Unneeded(used map[string]bool) ([]string, error)
 	Discard(key string) error
@@ -168,7 +168,7 @@ func (p Pruner) templates(context.Context, agentbox.Progress) ([]prunable, error
 	var out []prunable
 	for _, key := range keys {
 		out = append(out, prunable{
-			PruneItem: api.PruneItem{Kind: "template", Name: templates.ShortKey(key), Bytes: home.DiskUsage(p.Home.Template(key)), Reason: "no box is made from it"},
+			PruneItem: api.PruneItem{Kind: "template", Name: place.ShortKey(key), Bytes: home.DiskUsage(p.Home.Template(key)), Reason: "no box is made from it"},
 			remove:    func() error { return p.Templates.Discard(key) },
 		})
 	}

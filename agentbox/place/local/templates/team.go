@@ -9,6 +9,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/place"
 	"agentbox/vmm/kernel"
 )
 
@@ -26,19 +27,13 @@ type Team interface {
 	IsRevoked(by string) bool
 }
 
-// Origin says where a template came from.
-type Origin struct {
-	Image agentbox.Digest `json:"image"`        // what its machine booted
-	By    string          `json:"by,omitempty"` // the member that made it; "": this machine
-}
-
 // originFile is beside a template's files. A template without it was made here, from an unknown
 // image.
 const originFile = kernel.FileOrigin
 
 // origin reads where a template came from; the zero Origin if there is no file.
-func (t *Templates) origin(key string) (Origin, error) {
-	var o Origin
+func (t *Templates) origin(key string) (place.Origin, error) {
+	var o place.Origin
 	if err := durable.ReadJSON(filepath.Join(t.Home.Template(key), originFile), &o); err != nil {
 		return o, agentbox.Errorf(agentbox.Corrupt, "the origin of a template is unknown: %w", err)
 	}
@@ -46,9 +41,9 @@ func (t *Templates) origin(key string) (Origin, error) {
 }
 
 // Origins returns where each template that is here came from.
-func (t *Templates) Origins() (map[string]Origin, error) {
+func (t *Templates) Origins() (map[string]place.Origin, error) {
 	entries, err := os.ReadDir(t.Home.Templates())
-	out := map[string]Origin{}
+	out := map[string]place.Origin{}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
@@ -79,7 +74,7 @@ func (t *Templates) fetch(ctx context.Context, m Machine, key string, progress a
 		progress.Note("the template comes from " + by)
 		t.Team.TemplateMade()
 	case agentbox.CodeOf(err) != agentbox.NotFound && ctx.Err() == nil:
-		t.Log.Warn("a template of the team does not come", "key", ShortKey(key), "error", err)
+		t.Log.Warn("a template of the team does not come", "key", place.ShortKey(key), "error", err)
 	}
 	return err == nil
 }
@@ -96,7 +91,7 @@ func (t *Templates) install(ctx context.Context, m Machine, key string, progress
 	if err != nil {
 		return "", err
 	}
-	return by, t.publish(dir, key, Origin{Image: m.Image, By: peer})
+	return by, t.publish(dir, key, place.Origin{Image: m.Image, By: peer})
 }
 
 func (t *Templates) withdraw(key string) error {

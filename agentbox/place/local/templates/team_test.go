@@ -10,6 +10,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
+	"agentbox/agentbox/place"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )
@@ -123,7 +124,7 @@ func TestTeamTemplateNeedsNoBoot(t *testing.T) {
 		t.Errorf("%v, asked for %v", err, team.asked)
 	}
 	origins, err := all.Origins()
-	if err != nil || len(origins) != 1 || origins[key] != (Origin{some.Image, "peer"}) {
+	if err != nil || len(origins) != 1 || origins[key] != (place.Origin{Image: some.Image, By: "peer"}) {
 		t.Errorf("%v, %v", origins, err)
 	}
 

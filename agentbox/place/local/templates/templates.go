@@ -1,6 +1,5 @@
 // Package templates keeps what boxes start from: machines that were booted once, came to rest and
-// were saved, and the pool of those started ahead of need. It makes no boxes: a box takes a machine
-// from the pool or starts its own.
+// were saved. It makes no boxes.
 //
 // Every machine has a key, a digest of everything it depends on: kind, driver, kernel, hardware,
 // sizes, image. What is saved of a machine fits machines of the same key and no others. Where a
@@ -32,6 +31,7 @@ import (
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/keyed"
+	"agentbox/agentbox/place"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/image"
@@ -72,7 +72,7 @@ type Templates struct {
 // ends.
 type Template struct {
 	vmm.Template
-	Origin
+	place.Origin
 }
 
 // Machine is what a key stands for.
@@ -89,9 +89,9 @@ func New(cfg Config) (*Templates, error) {
 	return t, t.cleanup()
 }
 
-// BootTimeout bounds the boot of a template's machine, which takes seconds even if everything is
+// bootTimeout bounds the boot of a template's machine, which takes seconds even if everything is
 // emulated, and more than a minute if the host is busy, too.
-const BootTimeout = guest.BootTimeout + time.Minute
+const bootTimeout = guest.BootTimeout + time.Minute
 
 // ForKind tells whether machines of a kind start from templates.
 func (t *Templates) ForKind(kind agentbox.Isolation) bool {
@@ -182,7 +182,7 @@ func (t *Templates) OpenKey(ctx context.Context, m Machine, key string) (*Templa
 	defer t.keys.Lock(key)()
 	got, err := t.load(ctx, templater, key)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, agentbox.Errorf(agentbox.Corrupt, "the template %s of box %s is gone", ShortKey(key), m.Box)
+		return nil, agentbox.Errorf(agentbox.Corrupt, "the template %s of box %s is gone", place.ShortKey(key), m.Box)
 	}
 	return got, err
 }
@@ -227,9 +227,6 @@ func (t *Templates) Unneeded(used map[string]bool) ([]string, error) {
 	}
 	return out, err
 }
-
-// ShortKey shortens a key for people.
-func ShortKey(key string) string { return key[:min(12, len(key))] }
 
 // keyOf is the key of a machine. The driver knows what the machine depends on
 // (vmm.Driver.Fingerprint).
@@ -279,7 +276,7 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	}
 	defer os.RemoveAll(dir)
 	spec := m.Spec
-	spec.Name, spec.Dir, spec.Workspace = "template-"+ShortKey(key), dir, ""
+	spec.Name, spec.Dir, spec.Workspace = "template-"+place.ShortKey(key), dir, ""
 	img, err := t.Images.Lazy(ctx, m.Isolation, spec.Image, progress)
 	if err != nil {
 		return err
@@ -291,7 +288,7 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 		}
 		defer stop()
 	}
-	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	machine, err := driver.Boot(ctx, spec)
 	if err != nil {
@@ -304,10 +301,10 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 		}
 		return withConsole(err, filepath.Join(dir, ConsoleFile))
 	}
-	if err := t.save(ctx, s, machine, key, Origin{Image: m.Image}); err != nil {
+	if err := t.save(ctx, s, machine, key, place.Origin{Image: m.Image}); err != nil {
 		return fmt.Errorf("save the template: %w", err)
 	}
-	end(ShortKey(key))
+	end(place.ShortKey(key))
 	if t.Team != nil {
 		t.Team.TemplateMade()
 	}
@@ -315,7 +312,7 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 }
 
 // save makes a template of a machine that has come to rest.
-func (t *Templates) save(ctx context.Context, s vmm.Templater, machine vmm.Machine, key string, from Origin) error {
+func (t *Templates) save(ctx context.Context, s vmm.Templater, machine vmm.Machine, key string, from place.Origin) error {
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
 	if err != nil {
 		return err
@@ -331,7 +328,7 @@ func (t *Templates) save(ctx context.Context, s vmm.Templater, machine vmm.Machi
 // publish turns dir, which has the files of a template, into the template of a key. It gets the
 // name by one rename when it has everything, so a crash leaves a whole template, or only a
 // directory that cleanup removes.
-func (t *Templates) publish(dir, key string, from Origin) error {
+func (t *Templates) publish(dir, key string, from place.Origin) error {
 	err := durable.WriteJSON(filepath.Join(dir, originFile), from, 0o600)
 	if err == nil {
 		err = durable.SyncDir(dir)
@@ -406,7 +403,7 @@ func (t *Templates) cleanup() error {
 // Manager.DropTemplates and prune.
 func (t *Templates) Discard(key string) error {
 	if err := t.withdraw(key); err != nil {
-		t.Log.Warn("a template that goes is still offered", "key", ShortKey(key), "error", err)
+		t.Log.Warn("a template that goes is still offered", "key", place.ShortKey(key), "error", err)
 	}
 	// The name goes first: half a template might be one without its origin.
 	gone := filepath.Join(t.Home.Templates(), discardPrefix+key)

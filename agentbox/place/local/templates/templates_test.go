@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"agentbox/agentbox/place"
 	"agentbox/vmm"
 )
 
@@ -28,7 +29,7 @@ func (s saver) SaveTemplate(_ context.Context, _ vmm.Machine, dir string) error 
 // A template without its origin would count as one of this machine, made from no known image.
 func TestTemplateHasOriginOrIsNone(t *testing.T) {
 	all := newTemplates(t, nil)
-	from := Origin{Image: some.Image}
+	from := place.Origin{Image: some.Image}
 	if err := all.save(t.Context(), saver{blocked: true}, nil, "key", from); err == nil {
 		t.Error("an origin was written over a directory")
 	}
@@ -49,7 +50,7 @@ func TestTemplateHasOriginOrIsNone(t *testing.T) {
 // A removal that is cut short must not leave a template without its origin.
 func TestDiscardedTemplateLosesItsNameFirst(t *testing.T) {
 	all := newTemplates(t, nil)
-	if err := all.save(t.Context(), saver{}, nil, "key", Origin{Image: some.Image, By: "peer"}); err != nil {
+	if err := all.save(t.Context(), saver{}, nil, "key", place.Origin{Image: some.Image, By: "peer"}); err != nil {
 		t.Fatal(err)
 	}
 	named := true

@@ -1,4 +1,5 @@
-package templates
+// Package pool keeps boxes' machines started ahead of need. It knows neither machines nor boxes.
+package pool
 
 import (
 	"context"
@@ -10,9 +11,9 @@ import (
 	"agentbox/agentbox/resources"
 )
 
-// PoolConfig is what a Pool needs to handle its machines, of type M, each made from an L. Make may
-// take seconds; its context ends after BootTimeout. None of the functions may call the pool.
-type PoolConfig[L, M any] struct {
+// Config is what a Pool needs to handle its machines, of type M, each made from an L. Make may
+// take seconds; it bounds a boot by itself. None of the functions may call the pool.
+type Config[L, M any] struct {
 	// Want is how many machines to keep for each key if no configuration says; negative: as
 	// many as this machine can afford.
 	Want   int
@@ -22,12 +23,12 @@ type PoolConfig[L, M any] struct {
 	Log    *slog.Logger
 }
 
-// Pool keeps machines started, greeted and stopped ahead of need: a few for each key (Machine) used
+// Pool keeps machines started, greeted and stopped ahead of need: a few for each key (place.Spec.Key) used
 // since the daemon started. A machine is leased once and never returns. mu guards the fields below
 // it. wake holds one token, so that several reasons to refill are one. The type parameters let
 // tests run without machines.
 type Pool[L, M any] struct {
-	PoolConfig[L, M]
+	Config[L, M]
 	wake    chan struct{}
 	mu      sync.Mutex
 	demands map[string]demand[L] // by key
@@ -46,9 +47,9 @@ type demand[L any] struct {
 	withdrawals int
 }
 
-// NewPool makes an empty pool.
-func NewPool[L, M any](cfg PoolConfig[L, M]) *Pool[L, M] {
-	return &Pool[L, M]{PoolConfig: cfg, wake: make(chan struct{}, 1), demands: map[string]demand[L]{}, ready: map[string][]M{}}
+// New makes an empty pool.
+func New[L, M any](cfg Config[L, M]) *Pool[L, M] {
+	return &Pool[L, M]{Config: cfg, wake: make(chan struct{}, 1), demands: map[string]demand[L]{}, ready: map[string][]M{}}
 }
 
 // refillDelay is how long the pool leaves the CPUs to a new box before it refills.
@@ -145,7 +146,7 @@ func (p *Pool[L, M]) Run(ctx context.Context) {
 		p.trim()
 		for key, o, ok := p.next(); ok && ctx.Err() == nil; key, o, ok = p.next() {
 			if err := p.add(ctx, key, o); err != nil {
-				p.Log.Error("cannot fill the pool", "key", ShortKey(key), "error", err)
+				p.Log.Error("cannot fill the pool", "key", key, "error", err)
 				break
 			}
 		}
@@ -198,8 +199,6 @@ func (p *Pool[L, M]) next() (key string, o demand[L], ok bool) {
 // add makes one machine and puts it into the pool, or removes it if its template was withdrawn
 // meanwhile.
 func (p *Pool[L, M]) add(ctx context.Context, key string, o demand[L]) error {
-	ctx, cancel := context.WithTimeout(ctx, BootTimeout)
-	defer cancel()
 	m, err := p.Make(ctx, o.model)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package templates
+package pool
 
 import (
 	"context"
@@ -14,7 +14,7 @@ type machine struct {
 }
 
 func newPool(want int) *Pool[string, *machine] {
-	return NewPool(PoolConfig[string, *machine]{Want: want, Live: func(m *machine) bool { return m.live }})
+	return New(Config[string, *machine]{Want: want, Live: func(m *machine) bool { return m.live }})
 }
 
 // However many want one at once, each machine of the pool is leased once, the ones of another
