@@ -75,6 +75,7 @@ var forbidden = []struct {
 	{"agentbox/agentbox/kube/...", "agentbox/agentbox/task", nil, "a cluster runs attempts, and does not know the queue"},
 	{"agentbox/agentbox/kube/...", "agentbox/vmm/...", []string{"agentbox/vmm/guest/protocol"}, "an image comes as an archive"},
 	{"agentbox/agentbox/kube/worker", "agentbox/agentbox/kube", nil, "what runs in a pod knows no cluster"},
+	{"agentbox/agentbox/daemon", "agentbox/agentbox/place/local/...", []string{"agentbox/agentbox/place/local/drivers", "agentbox/agentbox/place/local/templates"}, "no supervisor's endpoint and no file of a box is known above its place (local.Records); the daemon only composes"},
 	{"agentbox/agentbox/cli", "agentbox/agentbox/place/...", nil, "the command line uses only api.Client"},
 	{"agentbox/agentbox/api", "agentbox/agentbox/place/...", nil, "what clients call does not depend on where a box runs"},
 	{"agentbox/...", "agentbox/agentbox/place/placetest", nil, "only tests use the suite and the fake"},

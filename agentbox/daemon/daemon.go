@@ -209,7 +209,7 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 			}
 			return l.Kind(of)
 		}
-		return host.Places{Kind: kind, Discard: l.Discard, OpenLog: l.OpenLog, Templates: l.Templates}, err
+		return host.Places{Kind: kind, Discard: l.Discard, OpenLog: local.Records{Home: cfg.Home}.OpenLog, Templates: l.Templates}, err
 	}
 	return host.Config{
 		Home: cfg.Home, Client: cfg.Client, Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,

@@ -5,20 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/host"
-	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisor"
 	"agentbox/agentbox/task"
 	"agentbox/policy"
 )
@@ -32,10 +27,6 @@ type evidence struct {
 	origins host.Origins
 }
 
-// gatherTimeout is how long a supervisor may take for its final report. The attempt's result waits
-// for it.
-const gatherTimeout = 5 * time.Second
-
 // servicesDir contains the logs of services, in the directory of an attempt. `task show` names the
 // files.
 const servicesDir = "services"
@@ -47,9 +38,9 @@ const identityFile = "identity.json"
 // of services to dir, the attempt's directory. If it fails partly, it returns what it got together
 // with the error.
 func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
-	w.writeAccount(ctx, box)
+	w.records().UpdateAccount(ctx, box.ID)
 	t, err := w.read(box)
-	logs, logErr := copyServiceLogs(w.home.Box(box.ID).ServiceLogs(), filepath.Join(dir, servicesDir))
+	logs, logErr := w.records().CopyServiceLogs(box.ID, filepath.Join(dir, servicesDir))
 	t.Services = logs
 	made, identityErr := w.origins.Identity(ctx, api.BoxRef{Box: box.ID.String()})
 	if identityErr == nil {
@@ -58,26 +49,13 @@ func (w evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (tas
 	return t, errors.Join(err, logErr, identityErr)
 }
 
-// writeAccount asks a running supervisor to write down what it knows. One that has ended did so
-// before. We do not wait for one that takes longer than gatherTimeout: what it wrote a moment ago
-// is good enough.
-func (w evidence) writeAccount(ctx context.Context, box agentbox.Box) {
-	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
-	defer cancel()
-	// Directly to the supervisor, because the Manager would wake a box that has ended.
-	client := api.NewClient(w.home.Box(box.ID).Control())
-	defer client.Close()
-	// A supervisor that has ended wrote everything before.
-	_ = control.WriteAccount(ctx, client)
-}
-
 // usage returns what a box has used, at most a quarter of a second ago, and what that costs.
 // Without a table of rates there is no cost. Errors are joined and returned with what is known.
 func (w evidence) usage(box agentbox.Box) (task.Evidence, error) {
-	account, err := supervisor.ReadAccount(w.home.Box(box.ID).Account())
-	t := task.Evidence{Pressure: account.Pressure}
+	used, pressure, err := w.records().Account(box.ID)
+	t := task.Evidence{Pressure: pressure}
 	if err == nil {
-		t.Used = &account.Consumption
+		t.Used = &used
 	}
 	// The table is read for each account, so that a change takes effect at once.
 	rates, rateErr := cost.Load(w.home.Rates())
@@ -161,35 +139,4 @@ func attemptText(e policy.Entry) string {
 		host = fmt.Sprintf("%s:%d", host, e.Port)
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s %s%s", cmp.Or(e.Method, string(e.Proto)), host, e.Path))
-}
-
-// copyServiceLogs copies the logs of services that a supervisor has left, and returns the names of
-// the services. It skips names that do not end in .log or that begin with a dot, which were still
-// being written. The supervisor has already bounded their size.
-func copyServiceLogs(from, to string) (names []string, err error) {
-	entries, err := os.ReadDir(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil {
-		err = os.MkdirAll(to, 0o700)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, e := range entries {
-		name, isLog := strings.CutSuffix(e.Name(), ".log")
-		if !isLog || strings.HasPrefix(name, ".") {
-			continue
-		}
-		b, err := os.ReadFile(filepath.Join(from, e.Name()))
-		if err == nil {
-			err = durable.Replace(filepath.Join(to, e.Name()), b, 0o600)
-		}
-		if errs = append(errs, err); err == nil {
-			names = append(names, name)
-		}
-	}
-	return names, errors.Join(errs...)
 }

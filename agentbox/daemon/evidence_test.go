@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,22 +49,5 @@ func TestEvidenceHasDeniedFlows(t *testing.T) {
 	}
 	if len(got.Denied) != maxDenied || sum != 5+3*maxDenied || got.Denied[maxDenied-1].What != "others" {
 		t.Errorf("%d lines for %d refusals, the last %+v", len(got.Denied), sum, got.Denied[len(got.Denied)-1])
-	}
-}
-
-func TestCopyServiceLogs(t *testing.T) {
-	from, to := t.TempDir(), filepath.Join(t.TempDir(), "services")
-	for name, text := range map[string]string{"web.log": "hello\n", ".hidden.log": "x", "other": "x"} {
-		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	names, err := copyServiceLogs(from, to)
-	b, readErr := os.ReadFile(filepath.Join(to, "web.log"))
-	if err != nil || readErr != nil || len(names) != 1 || names[0] != "web" || string(b) != "hello\n" {
-		t.Errorf("%v %v, %q %v", names, err, b, readErr)
-	}
-	if names, err := copyServiceLogs(filepath.Join(from, "none"), to); err != nil || len(names) != 0 {
-		t.Errorf("no services: %v %v", names, err)
 	}
 }

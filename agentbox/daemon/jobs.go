@@ -6,15 +6,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/job"
-	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/place/local"
 )
 
 // boxFinder is the part of the boxes that jobs need (host.Manager).
@@ -31,6 +29,8 @@ type jobs struct {
 	boxes     boxFinder
 	elsewhere *elsewhere // nil where no task is asked about
 }
+
+func (j jobs) records() local.Records { return local.Records{Home: j.home} }
 
 // handle registers the calls about jobs.
 func (j jobs) handle(mux *http.ServeMux) {
@@ -64,9 +64,7 @@ func (j jobs) start(ctx context.Context, req api.JobStart, progress agentbox.Pro
 		maps.Copy(env, vars)
 	}
 	spec.Env = env
-	client := api.NewClient(j.home.Box(c.Box).Control())
-	defer client.Close()
-	return api.Call(ctx, client, control.StartJob, spec, nil)
+	return j.records().StartJob(ctx, c.Box, spec)
 }
 
 // list returns the jobs of a box or of all boxes. The state of each follows from its record and the
@@ -78,7 +76,7 @@ func (j jobs) list(ctx context.Context, req api.JobList, progress agentbox.Progr
 	}
 	all := []agentbox.Job{}
 	for _, b := range boxes {
-		all = append(all, job.List(j.home.Box(b.ID).Jobs(), b)...)
+		all = append(all, j.records().Jobs(b)...)
 	}
 	return all, nil
 }
@@ -98,7 +96,7 @@ func (j jobs) log(ctx context.Context, req api.JobLogRequest, w io.Writer) error
 	if err != nil {
 		return err
 	}
-	t := job.OpenTranscript(job.Dir(j.home.Box(found.Box).Jobs(), found.ID))
+	t := j.records().Transcript(found.Box, found.ID)
 	switch {
 	case req.Cast:
 		return t.WriteCast(ctx, w)
@@ -161,9 +159,7 @@ func (j jobs) signal(ctx context.Context, req api.JobSignal, progress agentbox.P
 	if found.State != agentbox.JobRunning {
 		return api.None{}, agentbox.Errorf(agentbox.Conflict, "job %s does not run: it is %s", found.ID, found.State)
 	}
-	client := api.NewClient(j.home.Box(found.Box).Control())
-	defer client.Close()
-	return api.Call(ctx, client, control.SignalJob, req, nil)
+	return api.None{}, j.records().SignalJob(ctx, found.Box, req)
 }
 
 // remove deletes a job that has ended. It returns Conflict if the job is running or paused.
@@ -176,5 +172,5 @@ func (j jobs) remove(ctx context.Context, req api.JobRef, progress agentbox.Prog
 	if found.State == agentbox.JobRunning || found.State == agentbox.JobPaused {
 		return api.None{}, agentbox.Errorf(agentbox.Conflict, "job %s is %s", found.ID, found.State).WithHint("agentbox jobs kill %s ends it", found.ID)
 	}
-	return api.None{}, os.RemoveAll(job.Dir(j.home.Box(found.Box).Jobs(), found.ID))
+	return api.None{}, j.records().RemoveJob(found.Box, found.ID)
 }

@@ -21,7 +21,6 @@ import (
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/kube"
-	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
 	"agentbox/agentbox/task"
@@ -43,14 +42,8 @@ func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (task
 	if err != nil {
 		return task.JobFiles{}, err
 	}
-	found, err := job.Read(t.home.Box(b.ID).Jobs(), id, b)
-	if errors.Is(err, fs.ErrNotExist) {
-		return task.JobFiles{}, agentbox.Errorf(agentbox.NotFound, "box %s has no job %s", box, id)
-	}
-	if err != nil {
-		return task.JobFiles{}, err
-	}
-	return task.JobFiles{Job: found, Dir: job.Dir(t.home.Box(b.ID).Jobs(), id)}, nil
+	found, dir, err := t.records().Job(b, id)
+	return task.JobFiles{Job: found, Dir: dir}, err
 }
 
 // Signal sends a signal to a running job.
@@ -65,10 +58,7 @@ func (t taskJobs) AwaitEnd(ctx context.Context, box string, id agentbox.JobID) e
 	if err != nil {
 		return err
 	}
-	client := api.NewClient(t.home.Box(b.ID).Control())
-	defer client.Close()
-	_, err = api.Call(ctx, client, control.WaitJob, id, nil)
-	return err
+	return t.records().AwaitJob(ctx, b.ID, id)
 }
 
 // tasks serves the calls about the tasks of this machine. It reads requests and configurations for
