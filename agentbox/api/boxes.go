@@ -33,6 +33,9 @@ var (
 	Reset = Endpoint[BoxRef, agentbox.Box]{"/v1/box/reset"}
 	// Remove removes a box with its workspace and checkpoints, even if work is lost (see Unsaved).
 	Remove = Endpoint[BoxRef, agentbox.Box]{"/v1/box/remove"}
+	// Forget removes what is here of a box on another machine, which is not asked: all that is there
+	// stays. Invalid for any other box.
+	Forget = Endpoint[BoxRef, agentbox.Box]{"/v1/box/forget"}
 	// OpenPort wakes the box and returns the address on the host.
 	OpenPort = Endpoint[PortRequest, agentbox.Port]{"/v1/box/port/open"}
 	// ClosePort does not wake the box.

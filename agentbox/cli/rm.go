@@ -15,17 +15,28 @@ import (
 // rmCommand is `rm`. Without an argument it means the box of this directory. --force skips the
 // question, and also waking the box, which is needed to find out what would be lost.
 func (a *app) rmCommand() *cli.Command {
-	var force bool
+	var force, forget bool
 	return &cli.Command{
 		Name: "rm", Category: catBox, Usage: "remove boxes with their workspaces", ArgsUsage: "[BOX...]",
 		Description: "If a box has work that exists nowhere else, this command asks before it removes the box.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "do not ask; unsaved work is lost", Destination: &force}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "do not ask; unsaved work is lost", Destination: &force},
+			&cli.BoolFlag{Name: "forget", Usage: "for a box on a machine that is gone: ask nothing there, and leave what is there", Destination: &forget},
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			names := cmd.Args().Slice()
 			if len(names) == 0 {
 				names = []string{""}
 			}
-			return a.removeBoxes(ctx, names, force)
+			if !forget {
+				return a.removeBoxes(ctx, names, force)
+			}
+			for _, name := range names {
+				if err := callAndReport(ctx, a, api.Forget, a.ref(name), boxFacts("was forgotten; what is on its machine stays there")); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }

@@ -38,6 +38,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Rollback, boxes.Rollback)
 	api.Handle(mux, api.Reset, traced(d.export, "reset", boxes.Reset))
 	api.Handle(mux, api.Remove, boxes.Remove)
+	api.Handle(mux, api.Forget, boxes.Forget)
 	api.Handle(mux, api.Label, host.Label(boxes))
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
 	d.taskWork().handle(mux)

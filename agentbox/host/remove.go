@@ -7,6 +7,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/place"
 )
 
 // Remove removes a box: machine, runtime, checkpoints and workspace. It returns the box as it was.
@@ -23,7 +24,35 @@ func (m *Manager) Remove(ctx context.Context, ref api.BoxRef, progress agentbox.
 	if err := m.keepLastHistory(ctx, b, progress); err != nil {
 		return shown, err
 	}
-	return shown, m.maker.removeLocked(b)
+	err = m.maker.removeLocked(b)
+	if agentbox.KindOf(shown.Isolation).Elsewhere && agentbox.CodeOf(err) == agentbox.Unavailable {
+		e := agentbox.AsError(err)
+		err = e.WithHint("%s; if the machine is gone for good: agentbox rm --forget %s", e.Hint, shown.Name)
+	}
+	return shown, err
+}
+
+// Forget removes what is here of a box on another machine, for one that does not answer any more: it
+// is asked nothing, and all that is there stays. Invalid for any other box.
+func (m *Manager) Forget(ctx context.Context, ref api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
+	b, err := m.boxes.find(ctx, ref)
+	if err != nil {
+		return agentbox.Box{}, err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	rec := b.record()
+	if !agentbox.KindOf(rec.Box.Isolation).Elsewhere {
+		return rec.Box, agentbox.Errorf(agentbox.Invalid, "box %s is on this machine, where nothing of it could stay", rec.Box.Name).WithHint("agentbox rm %s", rec.Box.Name)
+	}
+	if p, ok := b.place().(place.Leaver); ok {
+		if err := p.Leave(); err != nil {
+			return rec.Box, err
+		}
+		b.ended(b.place())
+	}
+	m.maker.remotes.Remove(rec.Remote, rec.Box)
+	return rec.Box, m.maker.dropLocked(b)
 }
 
 // remove is removeLocked for callers that do not hold op.
@@ -67,7 +96,12 @@ func (m *maker) removeLocked(b *box) error {
 	if err := kind.Remove(context.Background(), rec.spec()); err != nil {
 		return err
 	}
-	// What the kind does not know: the record and what is kept beside it.
+	return m.dropLocked(b)
+}
+
+// dropLocked removes what no kind knows of a box: the record and what is kept beside it.
+func (m *maker) dropLocked(b *box) error {
+	rec := b.record()
 	if err := errors.Join(os.RemoveAll(rec.names(m.home).Dir), os.RemoveAll(rec.names(m.home).Run)); err != nil {
 		return err
 	}

@@ -32,6 +32,12 @@ type Rooted interface {
 	Workspace() string
 }
 
+// Leaver is the ability of a Place on another machine to end here without asking that machine, on
+// which everything goes on.
+type Leaver interface {
+	Leave() error
+}
+
 // BoxVariable is in the environment of what runs in a Rooted place, with the box's ID, so that it can
 // be ended with the place.
 const BoxVariable = "AGENTBOX_BOX"

@@ -19,7 +19,7 @@ import (
 	"agentbox/agentbox/place"
 )
 
-// running implements place.Place, place.Dialer and place.Rooted. A lost connection does not end it:
+// running implements place.Place, place.Dialer, place.Leaver and place.Rooted. A lost connection does not end it:
 // the next use makes another.
 type running struct {
 	kind *Kind
@@ -110,6 +110,11 @@ func (r *running) Stop(grace time.Duration) error {
 	if _, err := r.kind.script(ctx, r.spec, killAll, "", place.BoxVariable+"="+r.spec.ID.String(), strconv.Itoa(int(grace/(time.Second/10)))); err != nil {
 		return err
 	}
+	return r.Leave()
+}
+
+// Leave implements place.Leaver.
+func (r *running) Leave() error {
 	if err := os.Remove(r.kind.Home.Box(r.spec.ID).Place()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
