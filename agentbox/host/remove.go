@@ -80,12 +80,16 @@ func (m *Manager) removeIdle(ctx context.Context, b *box, progress agentbox.Prog
 // retry. It may be repeated after a failure, and any part of the box may be missing. The table
 // forgets the box only when everything is gone.
 func (m *maker) removeLocked(b *box) error {
+	was := b.record().Phase
 	err := b.change(m.home, func(rec *record) { rec.Phase = phaseRemoving })
 	rec := b.record()
 	if err != nil && !errors.Is(err, os.ErrNotExist) && agentbox.CodeOf(err) != agentbox.NoSpace {
 		return err
 	}
 	if err := b.endWithin(0); err != nil {
+		// Nothing of it is gone yet, and its user sees it again. If this cannot be written, the next
+		// daemon finishes.
+		_ = b.change(m.home, func(rec *record) { rec.Phase = was })
 		return err
 	}
 	m.remotes.Remove(rec.Remote, rec.Box)
@@ -94,6 +98,9 @@ func (m *maker) removeLocked(b *box) error {
 		return err
 	}
 	if err := kind.Remove(context.Background(), rec.spec()); err != nil {
+		if agentbox.KindOf(rec.Box.Isolation).Elsewhere { // its machine may be gone for good: Forget
+			_ = b.change(m.home, func(rec *record) { rec.Phase = was })
+		}
 		return err
 	}
 	return m.dropLocked(b)
