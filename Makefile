@@ -8,6 +8,11 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(WITHGO) build/longest build/took go test -vet=off
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
+# What is built, tested and vetted is compiled one way, so that nothing is compiled twice. Only the race detector needs cgo.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+export CGO_ENABLED := 0
+race raced-all soak: export CGO_ENABLED := 1
+
 # What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and two in any case of which one waits
 # while the other computes; and of each at least four packages, as many wait more than they compute. The scripts of e2e count for
 # themselves (agentbox/e2e/slots_test.go).
@@ -44,7 +49,7 @@ build: embedded ## the one binary, at bin/agentbox
 # The daemon and the supervisor first: the binary carries them (agentbox/programs). All three are static.
 binary:
 	$(GO) generate ./agentbox/programs
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentbox .
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/agentbox .
 
 # What takes long the first time, in an order in which nothing is compiled twice and no core waits for a download. What fails
 # here fails again in what needs it, and says so there.
@@ -54,7 +59,7 @@ modules:
 
 compiled: build/gocache
 	@mkdir -p "$$($(GO) env GOCACHE)" && cp -rn build/gocache/. "$$($(GO) env GOCACHE)" 2>/dev/null || true
-	@CGO_ENABLED=0 $(GO) build -trimpath ./agentbox/cli ./agentbox/daemon ./agentbox/place/local/supervisor 2>/dev/null || true
+	@$(GO) build ./agentbox/cli ./agentbox/daemon ./agentbox/place/local/supervisor 2>/dev/null || true
 
 # Where people will download the files from: the formula for Homebrew names it.
 RELEASE_URL ?= https://example.com/agentbox/releases/v$(VERSION)
@@ -79,7 +84,7 @@ $(GVISOR): $(wildcard tools/runsc/* tools/runsc/filters/* tools/runsc/patches/*)
 # emulation: the very cache entries this machine makes. agentbox.yaml includes it in the image by content.
 build/gocache: go.mod
 	mkdir -p build/gocache
-	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' CGO_ENABLED=0 $(GO) test -count=1 -run TestDigest ./agentbox
+	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' $(GO) test -count=1 -run TestDigest ./agentbox
 
 test: deps-test build ## what a change has to pass, with real machines (some eight minutes)
 	@rm -f build/took
@@ -150,7 +155,7 @@ e2e-k8s: build build/k8s/k8s ## tasks on a Kubernetes cluster made for it (15 mi
 
 K8S := $(shell sed -n 's/^.*k8s.io.kubernetes \(v[0-9.]*\)$$/\1/p' tools/k8s/go.mod)
 build/k8s/k8s: tools/k8s/go.mod tools/k8s/main.go
-	CGO_ENABLED=0 $(GO) build -C tools/k8s -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(K8S) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37' -o $(CURDIR)/$@ .
+	$(GO) build -C tools/k8s -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(K8S) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37' -o $(CURDIR)/$@ .
 	for name in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do ln -sf k8s build/k8s/$$name; done
 
 reproducible: ## ten sets of packages, each built twice, and what differs (a mirror, some 20 minutes)
@@ -164,18 +169,18 @@ vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 	$(GO) build -C tools/lint -o $(CURDIR)/build/staticcheck honnef.co/go/tools/cmd/staticcheck
 	$(WITHGO) build/staticcheck ./...
 	$(GO) mod tidy -diff
-	@for on in $(OTHERS); do echo "build for $$on"; CGO_ENABLED=0 GOOS=$${on%/*} GOARCH=$${on#*/} $(GO) build -o /dev/null . || exit 1; done
+	@for on in $(OTHERS); do echo "build for $$on"; GOOS=$${on%/*} GOARCH=$${on#*/} $(GO) build -o /dev/null . || exit 1; done
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
 bench: build ## the figures of docs/internals/benchmarks.md (on an idle machine)
 	bin/agentbox bench enter --runs 20
 
 lab: embedded ## build/lab, which measures our own parts against other programs
-	$(GO) build -trimpath -o build/lab ./tools/lab
+	$(GO) build -o build/lab ./tools/lab
 
 bench-peers: ## what lab mesh --peers build/peers measures beside us: a registry and IPFS
-	$(GO) build -C tools/registry -trimpath -o $(CURDIR)/build/peers/registry github.com/distribution/distribution/v3/cmd/registry
-	CGO_ENABLED=0 $(GO) build -C tools/ipfs -trimpath -o $(CURDIR)/build/peers/ipfs github.com/ipfs/kubo/cmd/ipfs
+	$(GO) build -C tools/registry -o $(CURDIR)/build/peers/registry github.com/distribution/distribution/v3/cmd/registry
+	$(GO) build -C tools/ipfs -o $(CURDIR)/build/peers/ipfs github.com/ipfs/kubo/cmd/ipfs
 
 chaos: build build/longest ## a hundred random kills of boxes of each kind and of a store's processes, and nothing lost or orphaned
 	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos' ./agentbox/e2e
