@@ -43,11 +43,12 @@ type limaTest struct {
 	*testing.T
 	bin  string
 	home string
+	dir  string // where commands run, "" for this package's
 }
 
 func (l limaTest) cmd(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(l.Context(), l.bin, args...)
-	cmd.Env = append(os.Environ(), "AGENTBOX_HOME="+l.home)
+	cmd.Env, cmd.Dir = append(os.Environ(), "AGENTBOX_HOME="+l.home), l.dir
 	return cmd
 }
 
@@ -74,7 +75,7 @@ func TestLima(t *testing.T) {
 	need(t, err)
 	bin, err := filepath.Abs("../../../bin/agentbox")
 	need(t, err)
-	l := limaTest{t, bin, home}
+	l := limaTest{T: t, bin: bin, home: home}
 	t.Cleanup(func() { os.RemoveAll(home) })
 	disk := filepath.Join(home, "root.img")
 	run(t, "", nil, "mke2fs", "-q", "-t", "ext4", "-d", root, disk, "4G")
@@ -97,12 +98,48 @@ func TestLima(t *testing.T) {
 		t.Errorf("exit 7 in the machine: %v, %s", err, out)
 	}
 	l.lease()
+	l.checkout()
 	l.must(nil, "lima", "stop")
 	_, restart := l.must(nil, "lima", "start")
 	t.Logf("FIGURE start of a stopped machine: %v", restart)
 	if out, _ := l.must(nil, "lima", "shell", "--", "sh", "-c", "cd app && agentbox up -- cat /workspace/file"); out != "kept\n" {
 		t.Errorf("after a restart of the machine: %q", out)
 	}
+}
+
+// checkout makes a box of a checkout of this host, whose configuration asks for the machine, and uses
+// it from here as any other.
+func (l limaTest) checkout() {
+	l.Helper()
+	repo := l.TempDir()
+	need(l.T, os.WriteFile(filepath.Join(repo, "agentbox.yaml"), []byte(boxConfig+"isolation: lima\n"), 0o644))
+	need(l.T, os.WriteFile(filepath.Join(repo, "README"), []byte("hello\n"), 0o644))
+	git := []string{"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=user.name", "GIT_CONFIG_VALUE_0=t", "GIT_CONFIG_KEY_1=user.email", "GIT_CONFIG_VALUE_1=t@example.com"}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-qm", "first"}} {
+		run(l.T, repo, git, append([]string{"git"}, args...)...)
+	}
+	l.dir = repo
+	_, first := l.must(nil, "up", "-d")
+	l.Logf("FIGURE up from here, the program and the image there: %v", first)
+	if out, _ := l.must(nil, "up", "--", "sh", "-c", "echo more >>README; cat README"); out != "hello\nmore\n" {
+		l.Errorf("the box of the checkout has %q", out)
+	}
+	var took []time.Duration
+	for range 10 {
+		_, one := l.must(nil, "exec", "--", "true")
+		took = append(took, one)
+	}
+	slices.Sort(took)
+	l.Logf("FIGURE exec -- true from here: p50 %v (%v to %v)", took[5], took[0], took[9])
+	l.must(nil, "pause")
+	if out, _ := l.must(nil, "exec", "--", "cat", "README"); out != "hello\nmore\n" {
+		l.Errorf("after a pause: %q", out)
+	}
+	l.must(nil, "pull")
+	if out, err := exec.CommandContext(l.Context(), "git", "-C", repo, "log", "-p", "--all", "-1").Output(); err != nil || !strings.Contains(string(out), "+more") {
+		l.Errorf("pull: %s, %v", out, err)
+	}
+	l.must(nil, "rm", "--force")
 }
 
 func (l limaTest) code(err error) int {
@@ -129,7 +166,7 @@ func (l limaTest) carryImage() (digest string) {
 // port reaches a service of the box from here, through the machine's ssh.
 func (l limaTest) port() {
 	l.Helper()
-	l.must(nil, "lima", "shell", "--", "sh", "-c", "cd app && agentbox exec -d -- busybox httpd -f -p 8000 -h /workspace && agentbox ports 8000 && until agentbox exec -- busybox nc -z 127.0.0.1 8000; do :; done")
+	l.must(nil, "lima", "shell", "--", "sh", "-c", "cd app && agentbox exec -d -- busybox httpd -f -p 8000 -h /workspace && agentbox ports 8000 && until agentbox exec -- busybox wget -qO /dev/null http://127.0.0.1:8000/file; do :; done")
 	var inst struct {
 		SSHConfig string `json:"ssh_config"`
 		Host      string
