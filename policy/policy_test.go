@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func rules(t *testing.T, lines ...string) []Rule {
+func rules(t testing.TB, lines ...string) []Rule {
 	t.Helper()
 	var list []Rule
 	for _, s := range lines {

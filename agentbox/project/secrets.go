@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/yamlfile"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
 )
@@ -87,37 +86,10 @@ func (s *Store) SecretsFor(p Project) ([]Secret, error) {
 	return list, nil
 }
 
-var (
-	// Names of variables as shells accept them, and of headers as in RFC 9110.
-	variable = agentbox.Pattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	header   = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
-)
-
-// check refuses a secret that boxes cannot receive, and a scope that does not name its hosts.
-// Errors have code Invalid.
-func (s Secret) check() error {
-	switch {
-	case !variable().MatchString(s.Name):
-		return agentbox.Errorf(agentbox.Invalid, "%q cannot name a secret: boxes get it as an environment variable", s.Name)
-	case len(s.Scope) == 0:
-		return agentbox.Errorf(agentbox.Invalid, "secret %s: say where it may be sent", s.Name).WithHint("--to https://api.example.com, or --to 'GET https://api.example.com/v1/**'")
-	case s.Header != "" && !header().MatchString(s.Header):
-		return agentbox.Errorf(agentbox.Invalid, "%q is not the name of a header", s.Header)
-	case s.Form != policy.Raw && s.Form != policy.Bearer && s.Form != policy.Basic:
-		return agentbox.Errorf(agentbox.Invalid, "%q is not a form of a secret%s", s.Form, yamlfile.Suggest(string(s.Form), []policy.Form{policy.Bearer, policy.Basic}))
-	}
-	for _, r := range s.Scope {
-		if r.Host == "*" || r.Prefix.IsValid() && !r.Prefix.IsSingleIP() || r.UDP {
-			return agentbox.Errorf(agentbox.Invalid, "secret %s: %q is too wide: name the hosts it may be sent to", s.Name, r)
-		}
-	}
-	return nil
-}
-
 // SetSecret adds a secret, or replaces the one with the same name and project. Running boxes
 // receive it when the caller applies their policy again.
 func (s *Store) SetSecret(secret Secret) error {
-	if err := secret.check(); err != nil {
+	if err := secret.Check(); err != nil {
 		return err
 	}
 	return s.changeSecrets(func(list []Secret) ([]Secret, error) {
