@@ -3,6 +3,7 @@ package agentbox
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -121,6 +122,9 @@ type TaskSpec struct {
 	// Where is which machines of the team may run it: "" is this one, "idle" any that is idle, else the
 	// ID of a peer, or k8s:CONTEXT for a cluster (package kube).
 	Where string `json:"where,omitempty"`
+	// Secrets are names of secrets that the machine which runs the task may use. Their values are asked of
+	// this machine for each request.
+	Secrets []string `json:"secrets,omitempty"`
 	// Continue is what the first attempt's box is made from instead of Source: a snapshot of an attempt
 	// that another machine began. Source still says what was there before the task.
 	Continue *SourceRef `json:"continue,omitempty"`
@@ -137,6 +141,8 @@ type TaskOrigin struct {
 	Task    TaskID `json:"task"`
 	Attempt int    `json:"attempt"`
 	Fence   uint64 `json:"fence"`
+	// Loan is what the owner lends to the task's boxes (policy.Loan).
+	Loan json.RawMessage `json:"loan,omitempty"`
 }
 
 // SourceRef names a source (package source), and says where it is from.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
 	"agentbox/agentbox"
@@ -90,9 +91,10 @@ type UpRequest struct {
 	// Pins are what a new box is made of, instead of what its configuration leads to.
 	Pins *Pins `json:"pins,omitempty"`
 
-	// Foreign means that the box is for another machine's user: it gets no secrets, and nothing that was
-	// approved or allowed for this machine's own user.
-	Foreign bool `json:"foreign,omitempty"`
+	// Foreign means that the box is for another machine's user: it gets no secrets but what that one lends
+	// (Loan, a policy.Loan), and nothing that was approved or allowed for this machine's own user.
+	Foreign bool            `json:"foreign,omitempty"`
+	Loan    json.RawMessage `json:"loan,omitempty"`
 	// TaskLimits override those of the configuration. They apply to a Task only.
 	TaskLimits agentbox.TaskLimits `json:"task_limits"`
 }

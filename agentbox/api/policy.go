@@ -33,6 +33,9 @@ var (
 	SetSecret = Endpoint[SecretRequest, SecretInfo]{"/v1/secret/set"}
 	// ListSecrets returns the secrets of a repository and those for all. It runs no commands.
 	ListSecrets = Endpoint[PolicyRef, []SecretInfo]{"/v1/secret/list"}
+	// BorrowSecret returns the value of a secret that the owner of a task on another machine lends to the
+	// task's box. Supervisors call it for each use.
+	BorrowSecret = Endpoint[LentSecret, string]{"/v1/secret/borrow"}
 	// RemoveSecret succeeds with a Problem if only the keyring entry cannot be removed.
 	RemoveSecret = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
 )
@@ -128,6 +131,12 @@ type AuditVerified struct {
 	First   uint64 `json:"first"` // number of the first; above 1 if older ones were removed
 	Last    uint64 `json:"last"`
 	Head    string `json:"head"` // hash of the last entry
+}
+
+// LentSecret is a secret of a box.
+type LentSecret struct {
+	Box  agentbox.BoxID `json:"box"`
+	Name string         `json:"name"`
 }
 
 // SecretRequest sets a secret. Value goes into the keyring and nowhere else.

@@ -98,6 +98,8 @@ type TaskWait struct {
 	CPUs     int           `json:"cpus,omitempty"`   // that it needs; 0 for any
 	Memory   int64         `json:"memory,omitempty"` // bytes; 0 for any
 	Machines []TeamMachine `json:"machines"`
+	// Problem is why a machine that wanted it did not get it: a secret that cannot be given, say.
+	Problem string `json:"problem,omitempty"`
 }
 
 // TeamMachine is a machine that runs tasks of others.

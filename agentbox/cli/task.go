@@ -2,13 +2,16 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/task/agents"
 )
 
 // taskCommand groups the verbs about tasks. The queue is in the daemon, so a submitted task no
@@ -74,6 +77,7 @@ func (s *submission) flags() []cli.Flag {
 		&cli.StringFlag{Name: "agent", Usage: "run agent `NAME` on a prompt", Destination: &s.agent},
 		&cli.IntFlag{Name: "repeat", Usage: "submit the command `N` times", Value: 1, Destination: &s.repeat},
 		&cli.StringFlag{Name: "where", Usage: "let `MACHINE` run it: here, idle (any of the team that is idle), label=NAME (an idle one that has it) a peer, or k8s[:CONTEXT] (a cluster)", Destination: &spec.Where},
+		&cli.StringSliceFlag{Name: "secret", Usage: "lend secret `NAME` to the machine that runs it (with --where); can be repeated", Destination: &spec.Secrets},
 		&cli.StringFlag{Name: "each", Usage: "submit the command once for each line of `FILE`, which replaces {} or is appended", Destination: &s.each},
 		&cli.IntFlag{Name: "parallel", Aliases: []string{"p"}, Usage: "run at most `N` of them at once (default: as many as this machine has room for)", Destination: &s.req.Parallel},
 		&cli.DurationFlag{Name: "timeout", Usage: "end each task after `TIME`", Destination: &spec.Limits.Wall},
@@ -158,7 +162,37 @@ func (a *app) taskOfAgent(ctx context.Context, s *submission) error {
 	}
 	s.req.Spec.Agent, s.req.Spec.Env = profile.Name, withDefaults(s.req.Spec.Env, profile.Env)
 	s.req.Spec.AgentHosts = profile.HostNames()
-	return a.grant(ctx, profile)
+	if err := a.grant(ctx, profile); err != nil {
+		return err
+	}
+	return a.lendKeys(ctx, s, profile)
+}
+
+// lendKeys lends the keys of an agent to the machine of the team that will run it, and says so.
+func (a *app) lendKeys(ctx context.Context, s *submission, profile agents.Profile) error {
+	spec := &s.req.Spec
+	if spec.Where == "" || spec.Where == "here" || strings.HasPrefix(spec.Where, "k8s") {
+		return nil
+	}
+	ref, err := a.policyRef(ctx, "")
+	if err != nil {
+		return err
+	}
+	set, err := call(ctx, a, api.ListSecrets, ref)
+	if err != nil {
+		return err
+	}
+	for _, key := range profile.Secrets {
+		known := slices.ContainsFunc(set, func(i api.SecretInfo) bool { return i.Name == key.Name })
+		if !known || slices.Contains(spec.Secrets, key.Name) {
+			continue
+		}
+		spec.Secrets = append(spec.Secrets, key.Name)
+		if !a.quiet {
+			fmt.Fprintf(a.stderr, "secret %s is lent to the machine that runs it, for each request\n", key.Name)
+		}
+	}
+	return nil
 }
 
 // check refuses invalid combinations before anything is read or granted. The daemon checks the

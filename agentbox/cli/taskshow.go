@@ -14,6 +14,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/policy"
 )
 
 // taskLsCommand is `task ls` and, with --by, the sums of what tasks have used.
@@ -120,6 +121,10 @@ func infoRows(info api.TaskInfo) [][]string {
 	}
 	if t.For != nil {
 		rows = append(rows, []string{"for", fmt.Sprintf("task %s of %s", t.For.Task, t.For.Name)})
+		rows = append(rows, loanRows(*t.For)...)
+	}
+	if len(t.Secrets) > 0 {
+		rows = append(rows, []string{"lends", strings.Join(t.Secrets, ", ") + ", to the machine that runs it, for each request"})
 	}
 	for _, id := range t.After {
 		rows = append(rows, []string{"after", id.String()})
@@ -148,6 +153,15 @@ func infoRows(info api.TaskInfo) [][]string {
 	return rows
 }
 
+// loanRows say which secrets the owner of a task lends to its box, and where they go.
+func loanRows(o agentbox.TaskOrigin) (rows [][]string) {
+	loan, _ := policy.ParseLoan(o.Loan) // it was parsed before
+	for _, s := range loan.Secrets {
+		rows = append(rows, []string{"borrows", fmt.Sprintf("%s of %s, to %s", s.Name, o.Name, rulesText(s.Scope))})
+	}
+	return rows
+}
+
 // waitRows say since when a task waits, for what, and why each machine does not take it.
 func waitRows(t agentbox.Task, w *api.TaskWait) [][]string {
 	if w == nil {
@@ -168,6 +182,9 @@ func waitRows(t agentbox.Task, w *api.TaskWait) [][]string {
 		text += " for " + strings.Join(needs, ", ")
 	}
 	rows := [][]string{{"waits", text}}
+	if w.Problem != "" {
+		rows = append(rows, []string{"", w.Problem})
+	}
 	if len(w.Machines) == 0 {
 		rows = append(rows, []string{"", "no machine of the team that is here runs tasks of others; agentbox idle allow, there"})
 	}

@@ -242,7 +242,7 @@ func (d *daemon) evidence() evidence {
 
 // tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks {
-	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil, d.fleet.boxes}
+	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil, d.canLend, d.fleet.boxes}
 	if m := d.shares.mesh; m != nil {
 		t.findPeer = func(name string) (string, error) {
 			member, err := m.Find(name)

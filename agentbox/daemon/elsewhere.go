@@ -102,15 +102,30 @@ func (e *elsewhere) waits(t agentbox.Task) *api.TaskWait {
 	if t.Where == "" || last == nil || last.Result != nil {
 		return nil
 	}
-	since, need, ok := e.Owner.Waiting(t.ID, last.Number)
+	since, need, why, ok := e.Owner.Waiting(t.ID, last.Number)
 	if !ok {
 		return nil
 	}
 	w := &api.TaskWait{Since: since, CPUs: need.CPUs, Memory: need.Memory, Machines: []api.TeamMachine{}}
+	if why != nil {
+		w.Problem = agentbox.AsError(why).Message
+	}
 	for _, m := range fleet.Machines(fleetTeam{e.d}) {
 		w.Machines = append(w.Machines, api.TeamMachine(m))
 	}
 	return w
+}
+
+// cancel ends a task. One of another machine's is only not run here any more: it goes back.
+func (t tasks) cancel(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+	found, err := t.queue.Store.Read(id)
+	if err == nil && found.For != nil && !found.State.Done() {
+		return found, t.elsewhere.d.fleet.worker.Refuse(found)
+	}
+	if err := t.queue.Cancel(id); err != nil {
+		return agentbox.Task{}, err
+	}
+	return t.queue.Store.Read(id)
 }
 
 // saveTimeout bounds how long a worker that is asked for a snapshot may take; the one before it serves

@@ -37,6 +37,9 @@ func (d *daemon) newFleet() fleetParts {
 	p := fleetParts{
 		owner: &fleet.Owner{
 			Sources: d.sources, Accept: d.acceptWork, Save: saves{d}.accept, Continue: saves{d}.Continue, Drop: saves{d}.Drop,
+			Lend: d.lend, Value: func(ctx context.Context, t agentbox.Task, name string) (string, error) {
+				return d.boxes.Policies.SecretValue(ctx, t.Project, name)
+			},
 			Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log,
 		},
 		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: d.shares.team.Notify},

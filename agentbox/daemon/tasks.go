@@ -70,6 +70,7 @@ type tasks struct {
 	sources  sources
 	checks   checks
 	findPeer func(name string) (id string, err error) // nil without a mesh
+	canLend  func(ctx context.Context, spec agentbox.TaskSpec, environ []string) error
 	// elsewhere has the boxes of tasks that other machines run.
 	elsewhere *elsewhere
 }
@@ -93,12 +94,7 @@ func (t tasks) handle(mux *http.ServeMux) {
 	}
 	each(api.WaitTask, t.queue.Wait)
 	each(api.RetryTask, t.retry)
-	each(api.CancelTask, func(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
-		if err := t.queue.Cancel(id); err != nil {
-			return agentbox.Task{}, err
-		}
-		return t.queue.Store.Read(id)
-	})
+	each(api.CancelTask, t.cancel)
 	each(api.RemoveTask, func(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
 		was, err := t.queue.Store.Read(id)
 		if err != nil {
@@ -274,6 +270,9 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 		}
 	}
 	if req.Spec.Checks, err = t.checks.of(cfg); err != nil {
+		return task.Submission{}, err
+	}
+	if err := t.checkLoan(ctx, req.Spec, req.Environ); err != nil {
 		return task.Submission{}, err
 	}
 	// Computed now, so that a size that is impossible here shows at once.

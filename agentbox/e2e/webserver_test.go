@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,7 +29,7 @@ import (
 //	/git/, /public/   the repositories of gitSite
 //
 // It sets $WEB to the site's URL, and $WEBROOT to a file with the authority that signed its
-// certificate and those of this machine.
+// certificate and those of this machine, and $WEBPROXY to a proxy behind which each *.example is that site.
 func cmdWebServer(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "webserver VALUE")
 	value := args[0]
@@ -70,12 +71,37 @@ func startWebServer(ts *testscript.TestScript, h http.Handler) {
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}}
+	public, err := ca.Certificate("*.example")
+	ts.Check(err)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert, *public}}
 	s.StartTLS()
 	ts.Defer(s.Close)
 	bundle, _ := os.ReadFile("/etc/ssl/certs/ca-certificates.crt") // a machine without this file needs none here
 	file := ts.MkAbs("webroot.pem")
 	ts.Check(os.WriteFile(file, append(bundle, ca.PEM()...), 0o644))
 	ts.Setenv("WEBROOT", file)
+	ts.Setenv("WEBPROXY", startProxy(ts, s.Listener.Addr().String()))
 	ts.Setenv("WEB", "https://"+policy.HostName+s.URL[strings.LastIndex(s.URL, ":"):])
+}
+
+// startProxy starts a proxy that connects everywhere to one address, and returns its URL.
+func startProxy(ts *testscript.TestScript, to string) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site, err := net.Dial("tcp", to)
+		if err != nil || r.Method != http.MethodConnect {
+			http.Error(w, "it only connects", http.StatusBadGateway)
+			return
+		}
+		defer site.Close()
+		w.WriteHeader(http.StatusOK)
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		go func() { _, _ = io.Copy(site, c); site.Close() }()
+		_, _ = io.Copy(c, site)
+	}))
+	ts.Defer(s.Close)
+	return s.URL
 }

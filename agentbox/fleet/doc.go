@@ -14,6 +14,7 @@
 //	claim                the lease, and what to do
 //	manifest, export     the source, of which only what the worker lacks is sent (package source)
 //	beat                 it goes on; what the command wrote since; the answer may be to stop
+//	secret               the value of a secret that the task was granted, for one request of its box
 //	save                 a snapshot of the box, each time the worker took one. The next lease goes on
 //	                     from the last one: its worker gets a source of it (TaskSpec.Continue)
 //	finish               the result, the transcript and a pack of the commits; the answer comes when
@@ -30,5 +31,6 @@
 //
 // Nothing that a worker says is believed but by whose lease it is: states are checked, texts are
 // printable and short, changes are computed from the commits, cost is that of the owner's own rates.
-// A worker gets no secret, and gives none: its boxes for others are foreign (api.UpRequest).
+// A worker gets no secret's value but for a request at hand, and gives none of its own: its boxes for
+// others are foreign (api.UpRequest), with what the owner lends (policy.Loan).
 package fleet

@@ -17,13 +17,33 @@ import (
 // giveBackTime bounds how long a machine whose owner came back works on the snapshot of a task.
 const giveBackTime = 15 * time.Second
 
-// giveBack gives back all tasks, since this machine's owner needs it: first every box stands still,
-// then one after the other is saved, and goes.
-func (w *Worker) giveBack(ctx context.Context, work *sync.WaitGroup) {
+// refuseTime is how long a task is not taken again that this machine's owner does not want.
+const refuseTime = 24 * time.Hour
+
+// Refuse gives back a task that this machine's owner does not want here. Another machine goes on.
+func (w *Worker) Refuse(t agentbox.Task) error {
+	owner, err := identity.ParsePeer(t.For.Owner)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refused == nil {
+		return agentbox.Errorf(agentbox.Unavailable, "the daemon is just starting")
+	}
+	w.refused[t.ID] = true
+	w.not[offerKey{owner, t.For.Task, t.For.Attempt}] = time.Now().Add(refuseTime)
+	w.Wake.Notify()
+	return nil
+}
+
+// giveBack gives back tasks, all of them if this machine's owner needs it: first every box stands
+// still, then one after the other is saved, and goes.
+func (w *Worker) giveBack(ctx context.Context, work *sync.WaitGroup, needed bool) {
 	var all []agentbox.Task
 	w.mu.Lock()
 	for _, t := range w.Local.Tasks() {
-		if !t.State.Done() && !w.returns[t.ID] && !w.Local.Returned(t.ID) {
+		if (needed || w.refused[t.ID]) && !t.State.Done() && !w.returns[t.ID] && !w.Local.Returned(t.ID) {
 			w.returns[t.ID] = true
 			all = append(all, t)
 		}
@@ -46,6 +66,7 @@ func (w *Worker) giveBack(ctx context.Context, work *sync.WaitGroup) {
 			w.giveBackOne(ctx, t)
 			w.mu.Lock()
 			delete(w.returns, t.ID)
+			delete(w.refused, t.ID)
 			w.mu.Unlock()
 		}
 		w.Wake.Notify()

@@ -19,6 +19,7 @@ const (
 	askFinish   = "finish" // the transcript follows, then a pack
 	askReturn   = "return" // the machine is needed by its owner
 	askSave     = "save"   // a snapshot, whose pack follows
+	askSecret   = "secret" // the present value of a secret that the task was granted
 )
 
 // Bounds of messages and of what follows them, in bytes.
@@ -42,6 +43,8 @@ type question struct {
 	Source   agentbox.Digest `json:"source,omitzero"`    // manifest, export: which one; zero is the task's
 	Document json.RawMessage `json:"document,omitempty"` // save
 
+	Secret string `json:"secret,omitempty"` // its name
+
 	Result     *agentbox.Result `json:"result,omitempty"`     // finish
 	Transcript int64            `json:"transcript,omitempty"` // finish: bytes that follow
 }
@@ -51,6 +54,9 @@ type answer struct {
 	Stop   string             `json:"stop,omitempty"`
 	Fence  uint64             `json:"fence,omitempty"`
 	Spec   *agentbox.TaskSpec `json:"spec,omitempty"`
+	Loan   json.RawMessage    `json:"loan,omitempty"`   // claim: policy.Loan
+	Value  string             `json:"value,omitempty"`  // secret
+	Error  string             `json:"error,omitempty"`  // secret: why there is no value
 	Offset int64              `json:"offset,omitempty"` // beat: what the owner has
 }
 

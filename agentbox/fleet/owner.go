@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,6 +52,10 @@ type Owner struct {
 	Continue func(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (ref *agentbox.SourceRef, release func(), err error)
 	// Drop drops a snapshot that another one replaces.
 	Drop func(ctx context.Context, a agentbox.Attempt)
+	// Lend makes the loan (policy.Loan) for a task: its secrets, and what it must not reach. Value is the
+	// present value of a secret of a task, for the one request that a worker makes of it.
+	Lend  func(ctx context.Context, t agentbox.Task) (json.RawMessage, error)
+	Value func(ctx context.Context, t agentbox.Task, secret string) (string, error)
 	// Name is the name of a member.
 	Name func(identity.PeerID) string
 	// Changed is called when there are other offers. It must not block.
@@ -84,6 +89,7 @@ type offered struct {
 	finished  bool
 	since     time.Time // it waits for a machine, or has one
 	avoid     []identity.PeerID
+	unlent    error // why nothing could be lent when a machine last asked for it
 }
 
 // Run offers an attempt until it has a result, or is lost. When ctx ends, everything stays as it is
@@ -177,16 +183,16 @@ func failedOn(t agentbox.Task, n int, dir string) (all []identity.PeerID) {
 	return all[:min(len(all), agentbox.MaxFailedOn)]
 }
 
-// Waiting says since when an attempt waits for a machine, and what it needs; ok is false if it does
-// not wait.
-func (o *Owner) Waiting(t agentbox.TaskID, attempt int) (since time.Time, need resources.Share, ok bool) {
+// Waiting says since when an attempt waits for a machine, what it needs, and why the one that asked for
+// it did not get it; ok is false if it does not wait.
+func (o *Owner) Waiting(t agentbox.TaskID, attempt int) (since time.Time, need resources.Share, why error, ok bool) {
 	at := o.find(question{Task: t, Attempt: attempt})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if at == nil || at.lease.Held() || at.finished {
-		return since, need, false
+		return since, need, nil, false
 	}
-	return at.since, at.need, true
+	return at.since, at.need, at.unlent, true
 }
 
 // Offers are the records of our catalogue: the attempts that nobody has.
@@ -234,7 +240,7 @@ func (o *Owner) answer(ctx context.Context, peer identity.PeerID, s stream) erro
 	if err := wire.WriteMessage(s, reply); err != nil {
 		return err
 	}
-	if reply.Stop == "" && reply.Spec == nil {
+	if reply.Stop == "" && (q.Do == askManifest || q.Do == askExport) {
 		err = o.send(ctx, q, s)
 	}
 	return errors.Join(err, s.Close())
@@ -300,18 +306,44 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 		return o.finish(ctx, at, q, s)
 	case askSave:
 		return o.save(ctx, at, peer, q, s)
+	case askSecret:
+		return o.lend(ctx, at, q.Secret), nil
 	}
 	return answer{}, nil
 }
 
+// lend answers for a secret that the task was granted. It is called with o.mu held, which it gives up
+// meanwhile.
+func (o *Owner) lend(ctx context.Context, at *offered, name string) answer {
+	if at.cancelled || !slices.Contains(at.task.Secrets, name) {
+		o.Log.Warn("a worker asks for a secret that its task was not granted", "task", at.task.ID, "worker", at.lease.Name)
+		return answer{Error: "the task was not granted this secret"}
+	}
+	worker := at.lease.Name
+	o.mu.Unlock()
+	value, err := o.Value(ctx, at.task, name)
+	o.mu.Lock()
+	if err != nil {
+		o.Log.Warn("a secret that is lent has no value", "task", at.task.ID, "secret", name, "error", err)
+		return answer{Error: "it has no value there now"} // why is this machine's own
+	}
+	o.Log.Info("a secret is lent for a request", "task", at.task.ID, "secret", name, "worker", worker)
+	return answer{Value: value}
+}
+
 // grant gives an attempt to a peer that asks for it. The lease is on disk before it is given.
 func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (answer, error) {
+	loan, unlent := o.Lend(ctx, at.task)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// Whether a machine has a label is its own word.
 	wanted := strings.HasPrefix(at.task.Where, Label) || wants(at.task.Where, peer, nil)
 	next, err := at.lease.Grant(peer, o.Name(peer))
 	if err != nil || !wanted || at.cancelled || at.finished {
+		return answer{Stop: stopStale}, nil
+	}
+	if at.unlent = unlent; unlent != nil {
+		o.Log.Warn("a task is not given to a machine, as what it needs cannot be lent", "task", at.task.ID, "error", unlent)
 		return answer{Stop: stopStale}, nil
 	}
 	if err := durable.WriteJSON(filepath.Join(at.dir, LeaseFile), next, 0o600); err != nil {
@@ -322,7 +354,7 @@ func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (a
 	go o.Changed()
 	spec := forWorker(at.task.TaskSpec)
 	spec.Continue = o.goOn(ctx, at)
-	return answer{Fence: next.Fence, Spec: &spec}, nil
+	return answer{Fence: next.Fence, Spec: &spec, Loan: loan}, nil
 }
 
 // goOn makes what the present lease goes on from: the last snapshot; nil if it begins anew. It is
@@ -431,6 +463,10 @@ func keepChunk(path string, offset int64, chunk []byte) (size int64) {
 func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader) (answer, error) {
 	if at.finishing || q.Result == nil || !q.Result.State.Done() || q.Transcript < 0 || q.Transcript > MaxTranscript {
 		return answer{Stop: stopRefused}, nil
+	}
+	if q.Result.State == agentbox.TaskCancelled && !at.cancelled { // by who may not: another machine goes on
+		o.end(at, false)
+		return answer{Stop: stopStale}, nil
 	}
 	at.finishing = true
 	o.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -59,7 +60,8 @@ func ask(t testing.TB, o *Owner, from int, q question, more string) (a answer) {
 // A worker that lies, or is late, changes nothing; and an owner that restarts knows its lease.
 func TestOneResult(t *testing.T) {
 	dir := t.TempDir()
-	one := agentbox.Task{ID: agentbox.NewTaskID(), TaskSpec: agentbox.TaskSpec{Where: Idle, Command: []string{"x"}, Source: &agentbox.SourceRef{}}}
+	var unlent error
+	one := agentbox.Task{ID: agentbox.NewTaskID(), TaskSpec: agentbox.TaskSpec{Where: Idle, Command: []string{"x"}, Source: &agentbox.SourceRef{}, Secrets: []string{"TOKEN"}}}
 	begin := func() (*Owner, chan agentbox.Result, func()) {
 		ctx, stop := context.WithCancel(t.Context())
 		o := &Owner{
@@ -78,6 +80,10 @@ func TestOneResult(t *testing.T) {
 				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
 			},
 			Drop: func(context.Context, agentbox.Attempt) {},
+			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, unlent },
+			Value: func(_ context.Context, _ agentbox.Task, secret string) (string, error) {
+				return "the value of " + secret, nil
+			},
 		}
 		got := make(chan agentbox.Result, 1)
 		done := make(chan struct{})
@@ -100,6 +106,14 @@ func TestOneResult(t *testing.T) {
 		q.Result = &agentbox.Result{State: agentbox.TaskSucceeded, Reason: string(rune(from + '0')), Box: "b"}
 		return ask(t, o, from, q, "")
 	}
+	unlent = errors.New("secret TOKEN has no value now")
+	if a := say(o, 1, askClaim, 0); a.Spec != nil || a.Stop != stopStale {
+		t.Errorf("a machine gets a task that lacks what it needs: %+v", a)
+	}
+	if _, _, why, ok := o.Waiting(one.ID, 1); !ok || why != unlent {
+		t.Errorf("it waits for %v", why)
+	}
+	unlent = nil
 	claimed := say(o, 1, askClaim, 0)
 	if claimed.Fence != 1 || claimed.Spec == nil || say(o, 2, askClaim, 0).Stop != stopStale {
 		t.Fatalf("%+v", claimed)
@@ -107,6 +121,20 @@ func TestOneResult(t *testing.T) {
 	for _, lie := range []answer{say(o, 2, askFinish, 1), say(o, 1, askFinish, 2), say(o, 2, askBeat, 1), say(o, 2, askReturn, 1)} {
 		if lie.Stop != stopStale {
 			t.Errorf("%+v", lie)
+		}
+	}
+	// A secret goes to who has the lease, if the task was granted it.
+	borrow := func(from int, fence uint64, name string) answer {
+		q := q
+		q.Do, q.Fence, q.Secret = askSecret, fence, name
+		return ask(t, o, from, q, "")
+	}
+	if a := borrow(1, 1, "TOKEN"); a.Value != "the value of TOKEN" {
+		t.Errorf("%+v", a)
+	}
+	for _, a := range []answer{borrow(1, 1, "OTHER"), borrow(2, 1, "TOKEN"), borrow(1, 0, "TOKEN"), borrow(1, 1, "")} {
+		if a.Value != "" || a.Error+a.Stop == "" {
+			t.Errorf("it is lent without a right: %+v", a)
 		}
 	}
 	stop()
@@ -139,16 +167,27 @@ func TestOneResult(t *testing.T) {
 	if second.Fence != 2 || ask(t, o, 1, snap, "late").Stop != stopStale || say(o, 1, askFinish, 1).Stop != stopStale {
 		t.Errorf("the late worker delivers: %+v", second)
 	}
-	q.Chunk = []byte("hello")
-	if a := say(o, 2, askBeat, 2); a.Offset != 5 {
+	end := q
+	end.Do, end.Fence, end.Result = askFinish, 2, &agentbox.Result{State: agentbox.TaskCancelled}
+	if a := ask(t, o, 2, end, ""); a.Stop != stopStale || len(got) > 0 {
 		t.Errorf("%+v", a)
 	}
-	say(o, 2, askFinish, 2)
+	if again := say(o, 2, askClaim, 0); again.Fence != 3 {
+		t.Errorf("a worker ends what nobody cancelled: %+v", again)
+	}
+	q.Chunk = []byte("hello")
+	if a := say(o, 2, askBeat, 3); a.Offset != 5 {
+		t.Errorf("%+v", a)
+	}
+	say(o, 2, askFinish, 3)
+	if a := borrow(2, 3, "TOKEN"); a.Value != "" {
+		t.Errorf("it is lent after the end: %+v", a)
+	}
 	r := <-got
 	if r.Reason != "2" || r.Box != "" {
 		t.Errorf("%+v", r)
 	}
-	if a := say(o, 2, askFinish, 2); a.Stop != stopStale {
+	if a := say(o, 2, askFinish, 3); a.Stop != stopStale {
 		t.Errorf("a second result is taken: %+v", a)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, transcriptFile)); err != nil || len(b) != 0 {
@@ -158,12 +197,12 @@ func TestOneResult(t *testing.T) {
 
 // FuzzAnswer gives an owner any bytes as a question of who has the lease.
 func FuzzAnswer(f *testing.F) {
-	for _, do := range []string{askClaim, askManifest, askExport, askBeat, askFinish, askReturn, askSave, "?"} {
+	for _, do := range []string{askClaim, askManifest, askExport, askBeat, askFinish, askReturn, askSave, askSecret, "?"} {
 		text, _ := json.Marshal(question{Do: do, Attempt: 1, Fence: 1, Chunk: []byte("x"), Result: &agentbox.Result{State: agentbox.TaskLost}})
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		at := &offered{task: agentbox.Task{TaskSpec: agentbox.TaskSpec{Where: Idle, Source: &agentbox.SourceRef{}}}, dir: t.TempDir(), done: make(chan agentbox.Result, 1)}
+		at := &offered{task: agentbox.Task{TaskSpec: agentbox.TaskSpec{Where: Idle, Source: &agentbox.SourceRef{}, Secrets: []string{"TOKEN"}}}, dir: t.TempDir(), done: make(chan agentbox.Result, 1)}
 		at.lease, _ = Lease{}.Grant(peer(1), "one")
 		o := &Owner{
 			Sources: noSources{}, Name: func(identity.PeerID) string { return "" }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
@@ -181,10 +220,19 @@ func FuzzAnswer(f *testing.F) {
 				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
 			},
 			Drop: func(context.Context, agentbox.Attempt) {},
+			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, nil },
+			Value: func(_ context.Context, _ agentbox.Task, secret string) (string, error) {
+				return "the value of " + secret, nil
+			},
 			open: map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at},
 		}
 		in := bytes.NewReader(append([]byte{0, 0, byte(len(text) >> 8), byte(len(text))}, text...))
-		_ = o.answer(t.Context(), peer(1), &conversation{Reader: in})
+		c := &conversation{Reader: in}
+		_ = o.answer(t.Context(), peer(1), c)
+		var a answer
+		if wire.ReadMessage(&c.Buffer, &a, maxMessage) == nil && a.Value != "" && a.Value != "the value of TOKEN" {
+			t.Errorf("it lends what the task was not granted: %+v", a)
+		}
 		select {
 		case r := <-at.done:
 			if !r.State.Done() || r.Box != "" {

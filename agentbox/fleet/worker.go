@@ -20,6 +20,7 @@ import (
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
+	"agentbox/policy"
 )
 
 // Team is what a worker needs of the mesh.
@@ -93,6 +94,7 @@ type Worker struct {
 	mu       sync.Mutex
 	followed map[agentbox.TaskID]bool
 	returns  map[agentbox.TaskID]bool // that are being given back
+	refused  map[agentbox.TaskID]bool // that this machine's owner does not want here
 	not      map[offerKey]time.Time
 	taking   int              // that are claimed, and not in the queue yet
 	machine  catalogue.Record // what this machine says of itself
@@ -115,7 +117,9 @@ func (w *Worker) Running() int {
 
 // Run takes tasks and follows them until ctx ends, and waits for all that it began.
 func (w *Worker) Run(ctx context.Context) {
-	w.followed, w.returns, w.not = map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
+	w.mu.Lock()
+	w.followed, w.returns, w.refused, w.not = map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
+	w.mu.Unlock()
 	var work sync.WaitGroup
 	defer work.Wait()
 	for {
@@ -130,9 +134,7 @@ func (w *Worker) Run(ctx context.Context) {
 				w.follow(ctx, &work, owner, t)
 			}
 		}
-		if err == nil && len(now.Ends) > 0 {
-			w.giveBack(ctx, &work)
-		}
+		w.giveBack(ctx, &work, err == nil && len(now.Ends) > 0)
 		if err == nil && len(now.Against) == 0 {
 			w.look(ctx, &work, running, now)
 		}
@@ -227,7 +229,7 @@ func (w *Worker) take(ctx context.Context, o Offer) error {
 	alive, stop := context.WithCancel(ctx)
 	defer stop()
 	go w.keepAlive(alive, o.Owner, q)
-	err := w.queue(ctx, o, q, *got.Spec)
+	err := w.queue(ctx, o, q, *got.Spec, got.Loan)
 	if err != nil {
 		stop()
 		q.Do = askReturn
@@ -251,7 +253,10 @@ func (w *Worker) tell(ctx context.Context, owner identity.PeerID, q question) er
 }
 
 // queue fetches the source of a task and queues it as a guest's.
-func (w *Worker) queue(ctx context.Context, o Offer, q question, spec agentbox.TaskSpec) error {
+func (w *Worker) queue(ctx context.Context, o Offer, q question, spec agentbox.TaskSpec, loan json.RawMessage) error {
+	if _, err := policy.ParseLoan(loan); err != nil {
+		return err
+	}
 	release, err := w.fetch(ctx, o.Owner, q, spec.Source.Digest)
 	if err != nil {
 		return err
@@ -271,7 +276,7 @@ func (w *Worker) queue(ctx context.Context, o Offer, q question, spec agentbox.T
 	}
 	spec.Directory = o.Name
 	spec.Source = &agentbox.SourceRef{Digest: spec.Source.Digest, Directory: where, Elsewhere: true, Subdir: spec.Source.Subdir}
-	spec.For = &agentbox.TaskOrigin{Owner: o.Owner.String(), Name: o.Name, Task: o.Task, Attempt: o.Attempt, Fence: q.Fence}
+	spec.For = &agentbox.TaskOrigin{Owner: o.Owner.String(), Name: o.Name, Task: o.Task, Attempt: o.Attempt, Fence: q.Fence, Loan: loan}
 	_, err = w.Local.Submit(ctx, spec)
 	return err
 }

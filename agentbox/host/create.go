@@ -24,7 +24,7 @@ import (
 // again, "" for a task's box. The box gets its id, name and lease from maker.lease.
 func (c *creation) newRecord(key string) record {
 	return record{
-		Phase: phaseNew, Key: key, Task: c.Request.Task, Foreign: c.Request.Foreign, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
+		Phase: phaseNew, Key: key, Task: c.Request.Task, Foreign: c.Request.Foreign, Loan: c.Request.Loan, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
 		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir, Env: c.Request.Env,
 		Box: agentbox.Box{
 			Directory: c.Directory, Source: c.from.Digest(), Elsewhere: c.Request.Source != nil && c.Request.Source.Elsewhere, Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk, Labels: c.Request.Labels,

@@ -54,6 +54,8 @@ type record struct {
 	Task bool `json:"task,omitempty"`
 	// Foreign is as in api.UpRequest.
 	Foreign bool `json:"foreign,omitempty"`
+	// Loan is as in api.UpRequest.
+	Loan json.RawMessage `json:"loan,omitempty"`
 	// Cold: boot the machine although its kind has templates.
 	Cold      bool           `json:"cold,omitempty"`
 	Life      int            `json:"life"`                 // number of the present machine's directory
@@ -167,7 +169,7 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 
 // subject is what determines the box's policy.
 func (r record) subject(h home.Home) egress.Subject {
-	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits, Foreign: r.Foreign}
+	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits, Foreign: r.Foreign, Loan: r.Loan}
 }
 
 // root is the checkout that the box was made from, or its source's tree; "" for a box without.

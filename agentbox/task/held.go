@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -238,8 +239,12 @@ func (r *run) upRequest() api.UpRequest {
 	if environ == nil {
 		environ = r.rec.Environ
 	}
+	var loan json.RawMessage
+	if r.rec.For != nil {
+		loan = r.rec.For.Loan
+	}
 	return api.UpRequest{
 		Directory: r.rec.Directory, Source: cmp.Or(r.Continue, r.rec.Source), Name: r.BoxName, Image: r.rec.Image, Agent: r.rec.Agent, Isolation: r.rec.Isolation, CPUs: r.rec.CPUs, Memory: r.rec.Memory,
-		Cold: r.rec.Cold, Task: true, Foreign: r.rec.For != nil, TaskLimits: limits, Command: r.rec.Dir == "", Environ: environ,
+		Cold: r.rec.Cold, Task: true, Foreign: r.rec.For != nil, Loan: loan, TaskLimits: limits, Command: r.rec.Dir == "", Environ: environ,
 	}
 }

@@ -93,19 +93,26 @@ const maxValue = 16 << 10
 func (r Reference) Value(ctx context.Context, a Purpose) (string, error) {
 	v, err := r.get(ctx, a)
 	v = strings.TrimRight(v, "\r\n")
-	switch {
-	case err != nil:
-	case v == "":
-		err = errors.New("it is empty")
-	case len(v) > maxValue:
-		err = fmt.Errorf("it is longer than %d bytes", maxValue)
-	case strings.ContainsFunc(v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
-		err = errors.New("it contains a line break or another control character, which no header may hold")
+	if err == nil {
+		err = usable(v)
 	}
 	if err != nil {
 		return "", fmt.Errorf("secret %s from %s: %w", a.Name, r, err)
 	}
 	return v, nil
+}
+
+// usable tells what is wrong with a value, and not what it is.
+func usable(v string) error {
+	switch {
+	case v == "":
+		return errors.New("it is empty")
+	case len(v) > maxValue:
+		return fmt.Errorf("it is longer than %d bytes", maxValue)
+	case strings.ContainsFunc(v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+		return errors.New("it contains a line break or another control character, which no header may hold")
+	}
+	return nil
 }
 
 // get reads the raw value.

@@ -86,7 +86,7 @@ func TestInvalidValues(t *testing.T) {
 
 // Between two policies a secret that is kept elsewhere now has no value; the others keep theirs.
 func TestResolverRetains(t *testing.T) {
-	k := NewResolver()
+	k := NewResolver(nil)
 	was, is := Source{From: Reference{Env, "WAS"}}, Source{From: Reference{Env, "IS"}}
 	k.Set(map[string]Source{"MOVED": was, "STAYS": was, "GOES": was}, map[string]string{"WAS": "old", "IS": "new"})
 	next := map[string]Source{"MOVED": is, "STAYS": was}
@@ -109,7 +109,7 @@ func TestResolverSeesRotationAndRevocation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k := NewResolver()
+	k := NewResolver(nil)
 	now := time.Now()
 	k.now = func() time.Time { return now }
 	k.Set(map[string]Source{"T": {From: Reference{File, file}}, "E": {From: Reference{Env, "V"}}}, map[string]string{"V": "one"})
@@ -149,7 +149,7 @@ func TestValueOfSourceHost(t *testing.T) {
 	}
 	// For the first host it answers when it is told to.
 	command := Reference{Command, fmt.Sprintf(`f() { h=$(sed -n s/^host=//p); if [ "$h" = first.example ]; then echo > %s; cat %s; fi; echo password=of-$h; }; f`, begun, release)}
-	k := NewResolver()
+	k := NewResolver(nil)
 	k.Set(map[string]Source{"T": {From: command, Host: "first.example"}}, nil)
 	first := make(chan error, 1)
 	go func() {

@@ -27,12 +27,15 @@ type Resolver struct {
 	env    map[string]string
 	cached map[string]cached
 	now    func() time.Time
+	lender func(ctx context.Context, name string) (string, error)
 }
 
 // Source is one secret of the box.
 type Source struct {
-	From Reference `json:"from"`
+	From Reference `json:"from,omitzero"`
 	Host string    `json:"host,omitempty"` // as Purpose's
+	// Lent: the value is asked of the machine whose secret it is, for each use.
+	Lent bool `json:"lent,omitempty"`
 }
 
 // cached is a value, and how long it is fresh.
@@ -41,9 +44,10 @@ type cached struct {
 	until time.Time
 }
 
-// NewResolver makes a Resolver without secrets.
-func NewResolver() *Resolver {
-	return &Resolver{now: time.Now, cached: map[string]cached{}, env: map[string]string{}}
+// NewResolver makes a Resolver without secrets. lender returns the present value of a secret that is
+// lent; nil if nobody lends any.
+func NewResolver(lender func(ctx context.Context, name string) (string, error)) *Resolver {
+	return &Resolver{now: time.Now, cached: map[string]cached{}, env: map[string]string{}, lender: lender}
 }
 
 // Set replaces the secrets by name. It adds the variables in env to those known, which a person who
@@ -81,6 +85,9 @@ func (r *Resolver) Value(ctx context.Context, name string) (string, error) {
 	}
 	flight := strings.Join([]string{name, source.Host, source.From.String()}, "\x00")
 	v, err, _ := r.group.Do(flight, func() (any, error) {
+		if source.Lent {
+			return r.borrow(ctx, name)
+		}
 		return source.From.Value(context.WithoutCancel(ctx), Purpose{Name: name, Host: source.Host, Env: r.lookup})
 	})
 	if err != nil {
@@ -91,8 +98,25 @@ func (r *Resolver) Value(ctx context.Context, name string) (string, error) {
 	if r.refs[name] != source {
 		return "", fmt.Errorf("the secret %s has just changed", name)
 	}
-	r.cached[name] = cached{v.(string), now.Add(cacheTime)}
+	if !source.Lent {
+		r.cached[name] = cached{v.(string), now.Add(cacheTime)}
+	}
 	return v.(string), nil
+}
+
+// borrow asks for a value that is lent.
+func (r *Resolver) borrow(ctx context.Context, name string) (string, error) {
+	if r.lender == nil {
+		return "", fmt.Errorf("nobody lends the secret %s", name)
+	}
+	v, err := r.lender(context.WithoutCancel(ctx), name)
+	if err == nil {
+		err = usable(v)
+	}
+	if err != nil {
+		return "", fmt.Errorf("secret %s, which is lent: %w", name, err)
+	}
+	return v, nil
 }
 
 // lookup implements Purpose.Env.

@@ -110,7 +110,7 @@ func (ps *Policies) report(ctx context.Context, root string, at config.Place, en
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	out, err := ps.reportInForce(ctx, Scope{root, r.Project, r.InForce, false}, environ)
+	out, err := ps.reportInForce(ctx, Scope{Root: root, Project: r.Project, Document: r.InForce}, environ)
 	if pending, _ := r.Pending(); err == nil && pending {
 		out.Plan, out.Digest = r.Plan, r.Digest
 	}
@@ -128,7 +128,7 @@ func (ps *Policies) scopeAt(ctx context.Context, root string, at config.Place, e
 	if err != nil {
 		return Scope{Root: root, Project: p}, nil //nolint:nilerr // making a box fails for the same reason, and reports it
 	}
-	return Scope{root, p, r.InForce, false}, nil
+	return Scope{Root: root, Project: p, Document: r.InForce}, nil
 }
 
 // reportInForce is report without what the repository asks for.

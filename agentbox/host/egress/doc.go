@@ -9,7 +9,8 @@
 // determines its layers.
 //
 // A change is in force in every running box when the call that made it returns. A box that cannot
-// be notified is stopped (Notify). Values of secrets pass through only on their way to the keyring.
+// be notified is stopped (Notify). Values of secrets pass through only on their way to the keyring, or
+// to a machine that runs a task to which one is lent.
 // A supervisor is told where to get values, and the values of variables in a caller's environment,
 // which are kept in memory only.
 //

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -77,7 +78,8 @@ type Subject struct {
 	Document string       // digest of the approved document; "" for none
 	Seed     string       // of its placeholders
 	Limits   place.Limits
-	Foreign  bool // it is another machine's: no secrets, and nothing that this one's user allowed
+	Foreign  bool            // it is another machine's: no secrets of ours, and nothing that this one's user allowed
+	Loan     json.RawMessage // what its owner lends to it (policy.Loan)
 }
 
 // Machine is where a policy is enforced (supervisors.Supervisor).
@@ -120,6 +122,7 @@ func (ps *Policies) Close() {
 type composed struct {
 	spec    policy.Spec
 	secrets []project.Secret
+	lent    bool // by another machine
 }
 
 // Scope determines a policy: a checkout, whose remotes count, its project, and an approved
@@ -129,11 +132,12 @@ type Scope struct {
 	Project  project.Project
 	Document string
 	Foreign  bool
+	Loan     json.RawMessage
 }
 
 // ScopeOf is the scope of a box. A box stays with its project when its checkout is gone.
 func (ps *Policies) ScopeOf(s Subject) Scope {
-	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document, s.Foreign}
+	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document, s.Foreign, s.Loan}
 	if g.Root == "" || g.Foreign { // a clean box that installs tools
 		return g
 	}
@@ -150,21 +154,34 @@ func (ps *Policies) ScopeOf(s Subject) Scope {
 // out of date. environ is the caller's environment; nil means the daemon's. If any file cannot be
 // read, there is no policy, and the error names each such file.
 func (ps *Policies) compose(ctx context.Context, g Scope, environ []string) (composed, error) {
+	from, all, err := ps.sources(ctx, g, environ)
+	if err != nil {
+		return composed{}, err
+	}
+	return composed{policy.Compose(from), all, g.Foreign}, nil
+}
+
+// sources reads what the policy of a scope is made of, and its secrets.
+func (ps *Policies) sources(ctx context.Context, g Scope, environ []string) (policy.Sources, []project.Secret, error) {
 	organisation, organisationErr := ps.Store.Organisation()
 	ofProject, projectErr := ps.Store.User(g.Project)
 	ofAll, allErr := ps.Store.User(project.Project{})
 	approved, approvedErr := ps.Store.InForce(g.Project, g.Document)
 	secrets, secretsErr := ps.Store.SecretsFor(g.Project)
 	if err := errors.Join(organisationErr, projectErr, allErr, approvedErr, secretsErr); err != nil {
-		return composed{}, err
+		return policy.Sources{}, nil, err
 	}
 	if g.Foreign { // what its user denied is denied to others, too
-		secrets = nil
-		ofProject, ofAll = policy.File{}, policy.File{Preset: ofAll.Preset, Deny: ofAll.Deny}
+		loan, err := policy.ParseLoan(g.Loan)
+		if err != nil {
+			return policy.Sources{}, nil, err
+		}
+		secrets, organisation = borrowed(loan), append(organisation, loan.Bounds...)
+		ofProject, ofAll, approved.Policy = policy.File{}, policy.File{Preset: ofAll.Preset, Deny: ofAll.Deny}, policy.File{Allow: loan.Hosts()}
 	}
 	machine, err := ps.machineLayer(ctx, g.Root, environ)
 	if err != nil {
-		return composed{}, err
+		return policy.Sources{}, nil, err
 	}
 	from := policy.Sources{
 		Organisation: organisation, User: []policy.File{ofProject, ofAll}, UserPreset: cmp.Or(ofProject.Preset, ofAll.Preset),
@@ -173,7 +190,7 @@ func (ps *Policies) compose(ctx context.Context, g Scope, environ []string) (com
 	for _, s := range secrets {
 		from.Secrets = append(from.Secrets, s.Secret)
 	}
-	return composed{policy.Compose(from), secrets}, nil
+	return from, secrets, nil
 }
 
 // machineLayer is what the preset balanced adds: the machine's registries and the checkout's code
@@ -226,7 +243,7 @@ func (ps *Policies) inForce(ctx context.Context, s Subject) (place.Policy, error
 	req := place.Policy{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: s.Limits}
 	for i, secret := range f.spec.Secrets {
 		req.Spec.Secrets[i].Placeholder = placeholder(s.Seed, secret.Name)
-		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host()}
+		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host(), Lent: f.lent}
 	}
 	req.Env = ps.variables(f.secrets)
 	return req, nil
@@ -243,10 +260,7 @@ func placeholder(seed, name string) string {
 
 // Placeholders are the variables in a box's environment that stand for secrets.
 func (ps *Policies) Placeholders(s Subject) map[string]string {
-	if s.Foreign {
-		return nil
-	}
-	list, err := ps.Store.SecretsFor(ps.ScopeOf(s).Project)
+	list, err := ps.secretsOf(s)
 	if err != nil {
 		return nil // applying the policy fails for the same reason, and reports it
 	}

@@ -98,12 +98,11 @@ func secretInfo(s project.Secret) api.SecretInfo {
 func (ps *Policies) SecretValues(ctx context.Context, of string) (map[string]string, error) {
 	list, err := ps.Store.SecretsFor(project.Project{Name: of})
 	values := map[string]string{}
-	env := ps.variables(list)
 	for _, s := range list {
 		if s.From.Kind == secrets.Command {
 			continue
 		}
-		if v, err := s.From.Value(ctx, secrets.Purpose{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}); err == nil {
+		if v, err := s.From.Value(ctx, ps.purpose(s)); err == nil {
 			values[s.Name] = v
 		}
 	}
@@ -117,9 +116,7 @@ func (ps *Policies) describeSecret(ctx context.Context, s project.Secret) api.Se
 	if s.From.Kind == secrets.Command {
 		return out
 	}
-	env := ps.variables([]project.Secret{s})
-	_, err := s.From.Value(ctx, secrets.Purpose{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
-	if err != nil {
+	if _, err := s.From.Value(ctx, ps.purpose(s)); err != nil {
 		out.Problem = err.Error()
 	}
 	return out

@@ -46,7 +46,7 @@ type guard struct {
 // newGuard makes a guard under which nothing leaves the box yet. dir is where the audit log will
 // be.
 func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
-	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, resolver: secrets.NewResolver(), meter: m}
+	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, resolver: secrets.NewResolver(lender(cfg)), meter: m}
 	g.current.Store(denyAll())
 	return g
 }
