@@ -197,3 +197,42 @@ func TestPinsAreThoseOfMise(t *testing.T) {
 		})
 	}
 }
+
+// rustupSyncs matches how rustup names the toolchain that it would fetch.
+var rustupSyncs = agentbox.Pattern(`syncing channel updates for '([^']*?)-(x86_64|aarch64)[^']*'`)
+
+// A pinned toolchain is the one that rustup would fetch. rustup is on few machines: Debian 13 has it.
+func TestRustPinsAreThoseOfRustup(t *testing.T) {
+	rustup, err := exec.LookPath("rustup")
+	if err != nil {
+		t.Skip("rustup is not installed")
+	}
+	for name, files := range map[string][]string{
+		"table":         {"rust-toolchain.toml", "[toolchain]\nchannel = '1.75'\ncomponents = ['clippy']\n"},
+		"name":          {"rust-toolchain", "1.75.0\n"},
+		"spaces":        {"rust-toolchain", "  1.75 \r\n"},
+		"table in name": {"rust-toolchain", "[toolchain]\nchannel = \"1.74.1\"\n"},
+		"both":          {"rust-toolchain", "1.60\n", "rust-toolchain.toml", "[toolchain]\nchannel = '1.75'\n"},
+		"channel":       {"rust-toolchain.toml", "[toolchain]\nchannel = 'nightly-2024-01-01'\n"},
+		"comment":       {"rust-toolchain.toml", "# 1.60\n[toolchain]\nchannel = '1.75' # 1.61\nprofile = 'minimal'\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := 0; i < len(files); i += 2 {
+				writeFile(t, filepath.Join(dir, files[i]), files[i+1])
+			}
+			cmd := exec.Command(rustup, "show", "active-toolchain")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "RUSTUP_HOME="+t.TempDir(), "RUSTUP_DIST_SERVER=file:///nonexistent", "RUSTUP_TOOLCHAIN=")
+			out, err := cmd.CombinedOutput()
+			said := rustupSyncs().FindStringSubmatch(string(out))
+			if err == nil || said == nil {
+				t.Fatalf("rustup would fetch nothing: %s", out)
+			}
+			// What no version can be made of is refused with a line.
+			if n := detectIn(t, dir).Needs; len(n) != 1 || n[0].Tool != Rust || n[0].Constraint+n[0].Refused != said[1] {
+				t.Errorf("got %+v; rustup: %s", n, said[1])
+			}
+		})
+	}
+}
