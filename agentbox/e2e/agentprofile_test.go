@@ -18,6 +18,7 @@ import (
 // Those of docs/agents.md.
 var addresses = map[string]agents.Profile{
 	"claude":   {Env: map[string]string{"ANTHROPIC_BASE_URL": "http://MODEL"}},
+	"cline":    {}, // ~/.cline/data/settings/providers.json
 	"codex":    {Flags: []string{"-c", `openai_base_url="http://MODEL/v1"`}},
 	"copilot":  {Env: map[string]string{"COPILOT_PROVIDER_BASE_URL": "http://MODEL/v1", "COPILOT_MODEL": "gpt-5"}},
 	"gemini":   {Env: map[string]string{"GOOGLE_GEMINI_BASE_URL": "http://MODEL"}}, // and .gemini/settings.json

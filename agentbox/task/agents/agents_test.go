@@ -70,7 +70,7 @@ func TestUserProfileWins(t *testing.T) {
 	if p, err := (Dirs{User: dir}).Find("claude"); err != nil || p.Program != "mine" || p.Name != "claude" {
 		t.Errorf("%+v %v", p, err)
 	}
-	if _, err := (Dirs{User: dir}).Find("none"); agentbox.CodeOf(err) != agentbox.NotFound || !strings.Contains(agentbox.AsError(err).Hint, "claude|codex") {
+	if _, err := (Dirs{User: dir}).Find("none"); agentbox.CodeOf(err) != agentbox.NotFound || !strings.Contains(agentbox.AsError(err).Hint, "claude|cline|codex") {
 		t.Errorf("%v", err)
 	}
 	if _, err := (Dirs{User: dir}).Find("../claude"); agentbox.CodeOf(err) != agentbox.Invalid {
