@@ -150,14 +150,6 @@ func (e *exporter) visit(path string, d fs.DirEntry, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	// gVisor cannot read files of an image with extended attributes, so nobody has changed them.
-	case errors.Is(err, unix.ENOTSUP):
-		// gVisor reads no file of an image that has extended attributes. So nobody can have changed
-		// it.
-		if d.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
 	case err != nil:
 		return err
 	}
@@ -237,6 +229,9 @@ func (e *exporter) entry(path string, info fs.FileInfo) error {
 		head.Typeflag, head.Linkname, head.Size = tar.TypeLink, first, 0
 		return e.tar.WriteHeader(head)
 	}
+	if info.Mode().IsRegular() || info.IsDir() {
+		head.PAXRecords = attributes(path)
+	}
 	if info.Mode().IsRegular() {
 		return e.file(path, head, st)
 	}
@@ -282,9 +277,6 @@ func (e *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error
 	}
 	// The size in the header is that of the file which is open, not of the one that was listed.
 	head.Size = info.Size()
-	if caps := capability(f); caps != "" {
-		head.PAXRecords = map[string]string{"SCHILY.xattr." + capabilityName: caps}
-	}
 	if err := e.begin(head, st); err != nil {
 		return err
 	}
@@ -292,17 +284,4 @@ func (e *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error
 		return fmt.Errorf("%s changed while it was read: %w", path, err)
 	}
 	return nil
-}
-
-// capabilityName is the extended attribute that gives programs such as ping their rights.
-const capabilityName = "security.capability"
-
-// capability is the file's capabilities as the kernel stores them, "" for none.
-func capability(f *os.File) string {
-	value := make([]byte, 64)
-	n, err := unix.Fgetxattr(int(f.Fd()), capabilityName, value)
-	if err != nil {
-		return "" // most files have none, and not every file system has any
-	}
-	return string(value[:n])
 }
