@@ -14,6 +14,7 @@ type crowd struct {
 	// open makes the places, in which every command ran once. It is called before the first sample.
 	open   func(ctx context.Context, n int) ([]*place, error)
 	size   int
+	load   agentLoad
 	places []*place
 	mutex  sync.Mutex
 	taken  [][]outcome // by command: samples that no scenario has returned yet
@@ -24,9 +25,6 @@ type outcome struct {
 	ms  float64
 	err error
 }
-
-// thinking is how long an agent thinks on average: a model answers in some seconds.
-const thinking = 3 * time.Second
 
 // measure returns the time of one run of a command by any of the agents. A round of all agents makes
 // as many samples as there are agents.
@@ -49,7 +47,7 @@ func (c *crowd) round(ctx context.Context) (err error) {
 		}
 	}
 	if c.taken == nil {
-		c.taken = make([][]outcome, len(c.places[0].commands))
+		c.taken = make([][]outcome, len(c.load.commands))
 	}
 	var wg sync.WaitGroup
 	for n, p := range c.places {
@@ -63,8 +61,8 @@ func (c *crowd) round(ctx context.Context) (err error) {
 // benchmark, so that their commands meet in many ways.
 func (c *crowd) agent(ctx context.Context, n int, p *place) {
 	random := rand.New(rand.NewPCG(1, uint64(n)))
-	for i, command := range p.commands {
-		_ = Sleep(ctx, time.Duration(random.Int64N(int64(2*thinking)))) // an interrupt fails the command
+	for i, command := range c.load.commands {
+		_ = Sleep(ctx, time.Duration(random.Int64N(int64(2*c.load.think)+1))) // an interrupt fails the command
 		ms, err := p.Run(ctx, command.Run)
 		c.mutex.Lock()
 		c.taken[i] = append(c.taken[i], outcome{ms, err})
@@ -83,13 +81,13 @@ func (c *crowd) scenario(area, command string, i int) Scenario {
 
 // Together returns the scenarios of n agents at once, in as many boxes of each kind. If native is
 // true, as many working copies on the machine are the baseline.
-func (p *Project) Together(labs []*Lab, native bool, n int) (all []Scenario) {
-	machine := &crowd{size: n, open: func(ctx context.Context, n int) ([]*place, error) { return p.machines(ctx, labs[0], n) }}
+func (p *Project) Together(labs []*Lab, native bool, n int, load agentLoad) (all []Scenario) {
+	machine := &crowd{size: n, load: load, open: func(ctx context.Context, n int) ([]*place, error) { return p.machines(ctx, labs[0], n, load) }}
 	var boxes []*crowd
 	for _, lab := range labs {
-		boxes = append(boxes, &crowd{size: n, open: (&projectBox{project: p, lab: lab}).clones})
+		boxes = append(boxes, &crowd{size: n, load: load, open: (&projectBox{project: p, lab: lab, load: load}).clones})
 	}
-	for i, command := range p.Commands {
+	for i, command := range load.commands {
 		if native {
 			all = append(all, machine.scenario("native/", command.Name, i))
 		}
@@ -108,6 +106,7 @@ func (p *Project) Together(labs []*Lab, native bool, n int) (all []Scenario) {
 // clones returns a box in which every command ran, and forks of it: n in all.
 func (b *projectBox) clones(ctx context.Context, n int) ([]*place, error) {
 	in, first := b.lab.Plain, b.place()
+	first.commands = b.load.commands
 	if err := first.renew(ctx); err != nil {
 		return nil, err
 	}
@@ -127,9 +126,10 @@ func (b *projectBox) clones(ctx context.Context, n int) ([]*place, error) {
 
 // machines returns n working copies on the machine in which every command ran. They share no cache,
 // as boxes share none.
-func (p *Project) machines(ctx context.Context, lab *Lab, n int) (places []*place, err error) {
+func (p *Project) machines(ctx context.Context, lab *Lab, n int, load agentLoad) (places []*place, err error) {
 	for i := range n {
 		at := p.machine(lab, fmt.Sprintf("native-%d", i+1))
+		at.commands = load.commands
 		if err := at.renew(ctx); err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ type ProjectOptions struct {
 	Peers       bool   // run them by other programs of this kind, too, and on the machine itself
 	Quick       bool   // end after quickTime
 	Concurrency string // how many agents work at once: numbers separated by commas
+	Load        string // a file with what these do (readLoad); "" for the usual
 }
 
 const (
@@ -27,12 +28,21 @@ const (
 // MeasureProject measures the repository of a directory.
 func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) error {
 	crowds, err := parseCrowds(o.Concurrency)
+	if err == nil && o.Load != "" && len(crowds) == 0 {
+		err = agentbox.Errorf(agentbox.Invalid, "--profile is what several agents do").WithHint("say how many: --concurrency 2,4")
+	}
 	if err != nil {
 		return err
 	}
 	p, err := r.OpenProject(ctx, dir)
 	if err != nil {
 		return err
+	}
+	load := usualLoad(p.Commands)
+	if o.Load != "" {
+		if load, err = readLoad(o.Load, p.Commands); err != nil {
+			return err
+		}
 	}
 	kinds, err := r.Kinds(ctx)
 	if err != nil {
@@ -55,7 +65,7 @@ func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) 
 		r.findPeers(ctx, p, labs[0])
 	}
 	if err == nil {
-		err = r.measureIn(ctx, p, labs, o.Native || o.Peers, crowds)
+		err = r.measureIn(ctx, p, labs, o.Native || o.Peers, crowds, load)
 	}
 	for _, lab := range labs {
 		err = errors.Join(err, lab.Close(ctx))
@@ -64,10 +74,10 @@ func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) 
 }
 
 // measureIn measures in the Labs of all kinds.
-func (r *Run) measureIn(ctx context.Context, p *Project, labs []*Lab, native bool, crowds []int) error {
+func (r *Run) measureIn(ctx context.Context, p *Project, labs []*Lab, native bool, crowds []int, load agentLoad) error {
 	all := p.Scenarios(labs, native)
 	for _, n := range crowds {
-		all = append(all, p.Together(labs, native, n)...)
+		all = append(all, p.Together(labs, native, n, load)...)
 	}
 	if err := r.Measure(ctx, all); err != nil {
 		return err

@@ -148,6 +148,7 @@ func caption(command string, warm bool) string {
 type projectBox struct {
 	project *Project
 	lab     *Lab
+	load    agentLoad // of a crowd's box
 	at      *place
 }
 

@@ -119,9 +119,33 @@ func TestMeasureProject(t *testing.T) {
 	}
 }
 
+// What several agents do is in a file; each of its commands is a scenario.
+func TestMeasureAgents(t *testing.T) {
+	load := filepath.Join(t.TempDir(), "agents.yaml")
+	if err := os.WriteFile(load, []byte("think: 0s\ncommands: {look: ls, hello: }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := measureFake(t, "bench: {hello: echo}\n", ProjectOptions{Native: true, Concurrency: "2", Load: load})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range r.Report.Scenarios {
+		if strings.HasSuffix(s.Name, "-of-2") {
+			got = append(got, s.Name)
+		}
+	}
+	if want := []string{"native/look-of-2", "work/look-of-2", "native/hello-of-2", "work/hello-of-2"}; !slices.Equal(got, want) {
+		t.Errorf("measured %q, want %q", got, want)
+	}
+	if _, err := measureFake(t, "bench: {hello: echo}\n", ProjectOptions{Concurrency: "1", Load: load}); agentbox.CodeOf(err) != agentbox.Invalid {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestCrowd(t *testing.T) {
 	one, two := &diary{}, &diary{}
-	c := &crowd{size: 2, open: func(context.Context, int) ([]*place, error) { return []*place{one.place("a"), two.place("a")}, nil }}
+	c := &crowd{size: 2, load: agentLoad{commands: one.place("a").commands}, open: func(context.Context, int) ([]*place, error) { return []*place{one.place("a"), two.place("a")}, nil }}
 	// Two agents: one round makes two samples.
 	for range 2 {
 		if _, err := c.measure(t.Context(), 0); err != nil {
