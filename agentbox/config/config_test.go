@@ -282,6 +282,35 @@ func TestOddFiles(t *testing.T) {
 	}
 }
 
+// Git LFS comes into every box that packages make, and another box has a line.
+func TestLFS(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                           "toolchain",
+		"packages: [git]":            "packages",
+		"packages: [git, git-lfs]":   "packages",
+		"packages: []":               "packages",
+		"toolchain: {}":              "warning",
+		"image: docker.io/ada/app:1": "warning",
+	} {
+		files := map[string]string{".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "agentbox.yaml": text}
+		c, err := Load(t.Context(), write(t, files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages := 0
+		for _, p := range c.Packages {
+			if p == "git-lfs" {
+				packages++
+			}
+		}
+		tool := slices.ContainsFunc(c.Toolchain, func(n toolchain.Need) bool { return n.Tool == toolchain.LFS })
+		warned := strings.Contains(strings.Join(c.Warnings, "\n"), ".gitattributes leaves files to Git LFS")
+		if tool != (want == "toolchain") || (packages == 1) != (want == "packages") || packages > 1 || warned != (want == "warning") {
+			t.Errorf("%q: tool %t, packages %q, warnings %q", text, tool, c.Packages, c.Warnings)
+		}
+	}
+}
+
 func TestDetection(t *testing.T) {
 	root := write(t, map[string]string{"go.mod": "", "go.sum": "", "Makefile": "", "web/package.json": "", "web/package-lock.json": "", "web/src/x": ""})
 	c, err := Load(context.Background(), root)

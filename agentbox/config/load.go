@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -116,6 +117,22 @@ func (c *Config) complete(found toolchain.Found) {
 	c.addFeatures()
 	if c.Image == "" {
 		c.Image = defaultImage()
+	}
+	c.addLFS(found.Needs)
+}
+
+// addLFS adds Git LFS to a list of packages where the repository leaves files to it: without its
+// program, git in the box would commit them whole. An image of another kind, and a toolchain that
+// somebody chose, stay what they are, with a line.
+func (c *Config) addLFS(needs toolchain.Needs) {
+	asks := func(n toolchain.Need) bool { return n.Tool == toolchain.LFS }
+	i, program := slices.IndexFunc(needs, asks), string(toolchain.LFS)
+	switch {
+	case i < 0 || slices.ContainsFunc(c.Toolchain, asks) || slices.Contains(c.Packages, program):
+	case c.Suite() != "" && c.Toolchain == nil:
+		c.Packages = append(slices.Clip(c.Packages), program)
+	default:
+		c.Warnings = append(c.Warnings, agentbox.Printable(needs[i].File+" leaves files to Git LFS: git in the box commits them whole unless it has git-lfs"))
 	}
 }
 
