@@ -29,7 +29,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
 
-.PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench lab bench-peers devcontainer-cli deps deps-test clean
+.PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps e2e-qemu e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -99,7 +99,7 @@ slow: deps-test build ## what CI runs besides: long scripts, attacks, faults and
 
 nightly: deps-test build ## what is in neither: scripts in microVMs, whole sweeps, chaos, a soak, fuzz (hours)
 	@rm -f build/took
-	@$(MAKE) --no-print-directory devcontainer-cli e2e-nightly sweeps raced-all chaos soak fuzz
+	@$(MAKE) --no-print-directory devcontainer-cli e2e-nightly sweeps raced-all chaos soak fuzz bench-history
 	@build/longest build/took
 
 unit: build/longest ## unit tests: nothing boots; a minute or two
@@ -174,6 +174,12 @@ vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 
 bench: build ## the figures of docs/internals/benchmarks.md (on an idle machine)
 	bin/agentbox bench enter --runs 20
+
+# Kept outside of the checkout, it outlives one: HISTORY=/var/lib/agentbox/bench.jsonl make bench-history
+HISTORY ?= build/bench.jsonl
+bench-history: build ## this repository's own commands in boxes, added to $(HISTORY) and drawn
+	bin/agentbox bench --quick --history $(HISTORY) --html $(HISTORY:.jsonl=.html)
+	bin/agentbox bench history $(HISTORY)
 
 lab: embedded ## build/lab, which measures our own parts against other programs
 	$(GO) build -o build/lab ./tools/lab

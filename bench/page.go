@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +26,8 @@ type page struct {
 	Bars                        []bar
 	BaselineName                string
 	Changes                     []Change
+	Courses                     []drawnCourse
+	CoursesHeight               int
 }
 
 type tick struct {
@@ -49,15 +52,27 @@ type bar struct {
 	X, Y, Base, Width int
 }
 
+// drawnCourse is how a scenario went, drawn in a strip of its own.
+type drawnCourse struct {
+	Course
+	Points string
+	Base   int
+	First  float64
+	Last   float64
+}
+
 const (
+	// pageTolerance is the part of a median that may change on a page that compares.
+	pageTolerance = 0.05
+
 	stripHeight = 26
 	labels      = 260 // the width of labels beside a drawing
 )
 
 // WritePage writes the report as one HTML page that needs nothing else: no script, no font, no
 // network. Every text in it is escaped, since much of it is from repositories and boxes. baseline is
-// an earlier report to compare with, or nil.
-func (r Report) WritePage(w io.Writer, baselineName string, baseline *Report) error {
+// an earlier report to compare with, or nil; courses are of a history.
+func (r Report) WritePage(w io.Writer, baselineName string, baseline *Report, courses []Course) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"amount": formatAmount, "unit": unitName, "box": isolation, "against": comparison,
 		"gib": func(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<30)) },
@@ -67,8 +82,9 @@ func (r Report) WritePage(w io.Writer, baselineName string, baseline *Report) er
 	}
 	p := page{Report: r, BaselineName: baselineName}
 	p.draw()
+	p.drawCourses(courses)
 	if baseline != nil {
-		p.Changes = Compare(*baseline, r, 0.05)
+		p.Changes = Compare(*baseline, r, pageTolerance)
 	}
 	return t.Execute(w, p)
 }
@@ -150,4 +166,20 @@ func (p *page) drawPhases() {
 		at += s.Milliseconds
 	}
 	p.PhasesHeight = len(p.Bars)*stripHeight + 4
+}
+
+// drawCourses draws each course from its least to its largest value.
+func (p *page) drawCourses(all []Course) {
+	for i, c := range all {
+		d := drawnCourse{Course: c, Base: i*stripHeight + 16, First: c.P50[0], Last: c.P50[len(c.P50)-1]}
+		low, high := slices.Min(c.P50), slices.Max(c.P50)
+		var b strings.Builder
+		for n, v := range c.P50 {
+			x := labels + (1000-labels-120)*n/max(len(c.P50)-1, 1)
+			fmt.Fprintf(&b, "%d,%.0f ", x, float64(i*stripHeight+20)-16*level(v, low, high))
+		}
+		d.Points = b.String()
+		p.Courses = append(p.Courses, d)
+	}
+	p.CoursesHeight = len(all)*stripHeight + 4
 }

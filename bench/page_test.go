@@ -28,7 +28,8 @@ func TestPageGolden(t *testing.T) {
 	r := sampleReport()
 	r.Timeline, r.Phases = hostileReport().Timeline, []Phase{{"workspace", 100}, {"machine", 300}}
 	var got bytes.Buffer
-	if err := r.WritePage(&got, "old.json", &r); err != nil {
+	courses := []Course{{Name: "work/test", Isolation: "gvisor", Unit: Milliseconds, P50: []float64{100, 150, 120}}, {Name: "work/once", Unit: Bytes, P50: []float64{0}, Outcome: Slower}}
+	if err := r.WritePage(&got, "old.json", &r, courses); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
@@ -46,7 +47,8 @@ func TestPageGolden(t *testing.T) {
 func TestPageEscapes(t *testing.T) {
 	r := hostileReport()
 	var b bytes.Buffer
-	if err := r.WritePage(&b, r.Version, &r); err != nil {
+	courses := []Course{{Name: r.Version, Isolation: r.Version, Unit: r.Version, P50: []float64{1, 1}}}
+	if err := r.WritePage(&b, r.Version, &r, courses); err != nil {
 		t.Fatal(err)
 	}
 	tokens := html.NewTokenizer(&b)

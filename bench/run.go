@@ -22,6 +22,7 @@ type Run struct {
 	File      string   // for the JSON: Report.Print
 	Page      string   // the file for the HTML; "" for none
 	Baseline  string   // the file of a report that the page compares with; "" for none
+	History   string   // the file of reports that this one is added to; "" for none
 	Home      home.Home
 	Binary    string // the agentbox to measure
 	Progress  agentbox.Progress

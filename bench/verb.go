@@ -64,7 +64,15 @@ func (v Verb) Command(f Frame) *cli.Command {
 			case err != nil:
 				return err
 			}
-			if err := errors.Join(r.writePage(), r.Report.Print(f.Out, r.File)); err != nil {
+			var courses []Course
+			if r.History != "" {
+				all, err := r.Report.AddToHistory(r.History)
+				if err != nil {
+					return err
+				}
+				courses = Courses(all, pageTolerance)
+			}
+			if err := errors.Join(r.writePage(courses), r.Report.Print(f.Out, r.File)); err != nil {
 				return err
 			}
 			if n := r.Report.Failures(); n > 0 {
@@ -76,7 +84,7 @@ func (v Verb) Command(f Frame) *cli.Command {
 }
 
 // writePage writes the HTML page, if one is asked for.
-func (r *Run) writePage() error {
+func (r *Run) writePage(courses []Course) error {
 	if r.Page == "" {
 		return nil
 	}
@@ -89,7 +97,7 @@ func (r *Run) writePage() error {
 		}
 		baseline = &before
 	}
-	err := r.Report.WritePage(&b, filepath.Base(r.Baseline), baseline)
+	err := r.Report.WritePage(&b, filepath.Base(r.Baseline), baseline, courses)
 	if err == nil {
 		err = durable.WriteFile(r.Page, b.Bytes(), 0o644)
 	}
@@ -107,6 +115,7 @@ func (r *Run) flags(runs int) []cli.Flag {
 		&cli.StringFlag{Name: "json", Usage: "write the report to `FILE`, - for standard output", Destination: &r.File},
 		&cli.StringFlag{Name: "html", Usage: "write a page with drawings to `FILE`, which needs no other file", Destination: &r.Page},
 		&cli.StringFlag{Name: "baseline", Usage: "compare on that page with the report in `FILE`", Destination: &r.Baseline},
+		&cli.StringFlag{Name: "history", Usage: "add the report to the reports in `FILE`, which agentbox bench history draws, and draw them on that page", Destination: &r.History},
 		&cli.StringSliceFlag{Name: "only", Usage: "only scenarios whose name matches `GLOB`, such as '*/re*'; separate several with commas", Destination: &r.Only},
 	}
 }

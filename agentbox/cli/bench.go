@@ -28,7 +28,7 @@ approved for the repository. With --native the same commands also run directly o
 rights and outside of any box, in a copy of the repository. Let nothing else run meanwhile.`,
 		Measure: func(ctx context.Context, r *bench.Run) error { return benchProject(ctx, r, o) },
 	})
-	cmd.Category, cmd.Commands = catHost, append(commands, a.benchPeers(), a.benchFidelity(), a.benchTasks(), a.benchCompare())
+	cmd.Category, cmd.Commands = catHost, append(commands, a.benchPeers(), a.benchFidelity(), a.benchTasks(), a.benchCompare(), a.benchHistory())
 	cmd.Flags = append(cmd.Flags,
 		&cli.BoolFlag{Name: "native", Usage: "also run the commands on this machine itself, outside of any box", Destination: &o.Native},
 		&cli.BoolFlag{Name: "quick", Usage: "take fewer samples, within 5 minutes if the commands allow it", Destination: &o.Quick},

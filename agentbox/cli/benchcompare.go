@@ -41,3 +41,22 @@ func (a *app) benchCompare() *cli.Command {
 		},
 	}
 }
+
+// benchHistory is `bench history`.
+func (a *app) benchHistory() *cli.Command {
+	return &cli.Command{
+		Name: "history", Usage: "draw how the medians went in a file of bench --history", ArgsUsage: "FILE",
+		Description: "The last column compares the last run with the one before, as bench compare does.",
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			all, err := bench.ReadHistoryFile(cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			courses := bench.Courses(all, 0.05)
+			if a.json {
+				return a.printJSON(courses)
+			}
+			return bench.WriteHistory(a.stdout, courses)
+		},
+	}
+}
