@@ -13,12 +13,12 @@ import (
 	"agentbox/agentbox"
 )
 
-// fetchSource unpacks the source of a package of the host's distribution into dir. It asks the
+// FetchSource unpacks the source of a package of the host's distribution into dir. It asks the
 // mirrors of the host's apt, because an address of our own could disappear. It creates scratch and
 // dir. Lists and downloads go to scratch, so the host's own apt stays unchanged. apt checks
 // signatures with the host's keys. The error is Unavailable without network, and NotFound when the
 // distribution has no such source.
-func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
+func FetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	parts, lists, down := filepath.Join(scratch, "parts"), filepath.Join(scratch, "lists"), filepath.Join(scratch, "down")
 	for _, d := range []string{parts, filepath.Join(lists, "partial"), filepath.Join(scratch, "cache/archives/partial"), down, dir} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -36,7 +36,7 @@ func fetchSource(ctx context.Context, pkg, scratch, dir string) error {
 	if os.Geteuid() == 0 {
 		options = append(options, "-o", "APT::Sandbox::User=root") // apt's own user may not write here
 	}
-	for _, verb := range [][]string{{"update"}, {"source", "--download-only", pkg}} {
+	for _, verb := range [][]string{{"update"}, {"source", "--download-only", "--tar-only", pkg}} {
 		cmd := exec.CommandContext(ctx, "apt-get", append(options, verb...)...)
 		cmd.Dir, cmd.Env = down, append(os.Environ(), "LC_ALL=C")
 		if out, err := cmd.CombinedOutput(); err != nil {

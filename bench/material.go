@@ -57,7 +57,7 @@ func (l *Lab) newMaterial(ctx context.Context, dir string) (*material, error) {
 	if m.origin, err = l.Repo(ctx, workRepository, manyFiles); err != nil {
 		return nil, err
 	}
-	if err := fetchSource(ctx, "zlib", filepath.Join(l.Dir, "source"), filepath.Join(m.origin, "c")); err != nil {
+	if err := FetchSource(ctx, "zlib", filepath.Join(l.Dir, "source"), filepath.Join(m.origin, "c")); err != nil {
 		return nil, err
 	}
 	if m.noGo = m.addGo(ctx, dir); m.noGo != "" {
