@@ -25,7 +25,14 @@ func processesOf(text string) ([]process, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := mentioning(proc, text)
+	all, err := proc.AllProcs()
+	var out []process
+	for _, p := range all {
+		if Mentions(p, text) {
+			name, _ := p.Comm()
+			out = append(out, process{pid: p.PID, name: name})
+		}
+	}
 	for i := range out {
 		p, err := proc.Proc(out[i].pid)
 		if err != nil {
@@ -38,28 +45,42 @@ func processesOf(text string) ([]process, error) {
 	return out, err
 }
 
-// mentioning is processesOf without their memory, which takes longer to find out.
-func mentioning(proc procfs.FS, text string) (out []process, err error) {
-	all, err := proc.AllProcs()
-	for _, p := range all {
-		if Mentions(p, text) {
-			name, _ := p.Comm()
-			out = append(out, process{pid: p.PID, name: name})
-		}
-	}
-	return out, err
+// finder finds the processes of boxes again and again: those that mention text, and all that they
+// started, since gVisor runs a guest's programs in processes that mention nothing. What a process is
+// and who started it is read in its first looks only, for reading all of /proc costs a hundredth of a
+// processor.
+type finder struct {
+	proc  procfs.FS
+	text  string
+	known map[int]knownProcess
 }
 
-// descendants adds to processes all that they started: gVisor runs a guest's programs in processes
-// that mention nothing.
-func descendants(proc procfs.FS, pids []int) []int {
-	children := map[int][]int{}
-	all, _ := proc.AllProcs()
+// knownProcess is what a finder knows of a process.
+type knownProcess struct {
+	looks  int
+	parent int
+	ours   bool
+}
+
+// settled is the look after which a process has become the program that it was started for.
+const settled = 3
+
+// find returns the processes that there are now.
+func (f *finder) find() (pids []int) {
+	all, _ := f.proc.AllProcs()
+	known, children := make(map[int]knownProcess, len(all)), map[int][]int{}
 	for _, p := range all {
-		if s, err := p.Stat(); err == nil {
-			children[s.PPID] = append(children[s.PPID], p.PID)
+		k := f.known[p.PID]
+		if k.looks < settled {
+			k = f.look(p, k.looks+1)
+		}
+		known[p.PID] = k
+		children[k.parent] = append(children[k.parent], p.PID)
+		if k.ours {
+			pids = append(pids, p.PID)
 		}
 	}
+	f.known = known
 	for i := 0; i < len(pids); i++ {
 		for _, child := range children[pids[i]] {
 			if !slices.Contains(pids, child) {
@@ -68,6 +89,16 @@ func descendants(proc procfs.FS, pids []int) []int {
 		}
 	}
 	return pids
+}
+
+// look reads what a process is.
+func (f *finder) look(p procfs.Proc, looks int) knownProcess {
+	k := knownProcess{looks: looks}
+	if s, err := p.Stat(); err == nil {
+		k.parent = s.PPID
+		k.ours = related(process{pid: p.PID, name: s.Comm}) && Mentions(p, f.text)
+	}
+	return k
 }
 
 // Mentions reports whether a process has text in its command line, working directory or
@@ -96,11 +127,16 @@ func Mentions(p procfs.Proc, text string) bool {
 func excludeUnrelated(all []process) []process {
 	var out []process
 	for _, p := range all {
-		if p.pid != os.Getpid() && (strings.HasPrefix(p.name, binaryName) || strings.HasPrefix(p.name, "qemu") || strings.HasPrefix(p.name, "runsc")) {
+		if related(p) {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// related reports whether a process is one of our programs, or of those that we start.
+func related(p process) bool {
+	return p.pid != os.Getpid() && (strings.HasPrefix(p.name, binaryName) || strings.HasPrefix(p.name, "qemu") || strings.HasPrefix(p.name, "runsc"))
 }
 
 // formatProcesses formats processes for people.

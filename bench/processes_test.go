@@ -1,10 +1,17 @@
 package bench
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 func TestProcessesOf(t *testing.T) {
@@ -51,5 +58,75 @@ func TestOurProgramsAreRelated(t *testing.T) {
 	all := []process{{name: "agentbox"}, {name: "agentbox-daemon"}, {name: "agentbox-superv"}, {name: "qemu-system-x86"}, {name: "runsc-sandbox"}, {name: "sh"}}
 	if left := excludeUnrelated(all); len(left) != 5 {
 		t.Errorf("%s", formatProcesses(left))
+	}
+}
+
+// A finder reads what a process is only until it has settled, and forgets the ones that ended.
+func TestFinder(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	// The program is ours by its name; what it starts mentions nothing.
+	program := filepath.Join(dir, "runsc-test")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nenv -i sleep 60 & echo $!; wait\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	}()
+	var child int
+	if _, err := fmt.Fscan(out, &child); err != nil {
+		t.Fatal(err)
+	}
+	f := &finder{proc: proc, text: dir}
+	for range settled + 1 {
+		if got := f.find(); !slices.Contains(got, cmd.Process.Pid) || !slices.Contains(got, child) {
+			t.Fatalf("found %v, want %d and %d", got, cmd.Process.Pid, child)
+		}
+	}
+	if k := f.known[cmd.Process.Pid]; k.looks != settled || !k.ours {
+		t.Errorf("%+v", k)
+	}
+	f.known[-1] = knownProcess{looks: settled, ours: true}
+	if f.find(); f.known[-1].ours {
+		t.Error("it remembers a process that is not there")
+	}
+}
+
+// BenchmarkFinder is one look at a machine where nothing has begun since the last.
+func BenchmarkFinder(b *testing.B) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		b.Skip(err)
+	}
+	f := &finder{proc: proc, text: b.TempDir()}
+	for b.Loop() {
+		f.find()
+	}
+}
+
+// BenchmarkReading is one look at the machine, ten of which are taken each second.
+func BenchmarkReading(b *testing.B) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		b.Skip(err)
+	}
+	for b.Loop() {
+		read(proc, []int{os.Getpid(), os.Getppid()})
 	}
 }

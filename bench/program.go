@@ -53,7 +53,7 @@ func (p Program) Run(ctx context.Context, dir string, args ...string) (stdout []
 	}
 	said, hint := reason(errs.String())
 	if said == "" {
-		said = err.Error()
+		said = strings.TrimSuffix(fmt.Sprintf("%v: %s", err, LastLine(out.Bytes())), ": ")
 	}
 	return out.Bytes(), took, &agentbox.Error{Code: agentbox.Internal, Message: what + ": " + said, Hint: hint}
 }

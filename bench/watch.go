@@ -28,7 +28,7 @@ type watch struct {
 
 const (
 	watchEvery = 100 * time.Millisecond
-	// lookEvery is how often it looks for processes of boxes, which means reading all of /proc.
+	// lookEvery is how often it looks for processes of boxes, which means listing /proc.
 	lookEvery = time.Second
 	// maxHistory is enough for a sample of WorkLimit.
 	maxHistory = int(WorkLimit/watchEvery) + 100
@@ -52,13 +52,7 @@ func newWatch(ctx context.Context, text string) (*watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the pressure on this machine is not measured: %w", err)
 	}
-	w := &watch{proc: proc, begun: time.Now(), find: func() (pids []int) {
-		found, _ := mentioning(proc, text)
-		for _, p := range excludeUnrelated(found) {
-			pids = append(pids, p.pid)
-		}
-		return descendants(proc, pids)
-	}}
+	w := &watch{proc: proc, begun: time.Now(), find: (&finder{proc: proc, text: text}).find}
 	ctx, w.stop = context.WithCancel(ctx)
 	w.stopped.Go(func() { w.run(ctx) })
 	return w, nil
