@@ -8,24 +8,26 @@ GVISOR  := vmm/gvisor/runsc/embedded/.built
 TEST     = umask 022 && TMPDIR=/tmp $(WITHGO) build/longest build/took go test -vet=off
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
 
-# What is built, tested and vetted is compiled one way, so that nothing is compiled twice. Only the race detector needs cgo.
+# What is built, tested and vetted is compiled one way, so that nothing is compiled twice. Only the race
+# detector needs cgo.
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 export CGO_ENABLED := 0
 race raced-all soak: export CGO_ENABLED := 1
 
-# What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and two in any case of which one waits
-# while the other computes; and of each at least four packages, as many wait more than they compute. The scripts of e2e count for
-# themselves (agentbox/e2e/slots_test.go).
+# What `make test` has under way at once: a target for each two CPUs with 6 GiB of memory, and two in any
+# case of which one waits while the other computes; and of each at least four packages, as many wait more
+# than they compute. The scripts of e2e count for themselves (agentbox/e2e/slots_test.go).
 TARGETS  = $(shell awk -v n=$$(nproc) '/^MemAvailable:/ { n = n < 4 ? 2 : int(n / 2); m = int($$2 / 6291456); if (m < n) n = m; print n < 1 ? 1 : n }' /proc/meminfo)
 PACKAGES = $(shell n=$$(nproc); echo $$((n < 8 ? 4 : n / 2)))
-# The packages with tests, but e2e, which has targets of its own. Those in which goroutines are, in the code or in its tests, run
-# under the race detector; it has nothing to find in the others, and make nightly lets it look all the same.
+# The packages with tests, but e2e, which has targets of its own. Those in which goroutines are, in the code
+# or in its tests, run under the race detector; it has nothing to find in the others, and make nightly lets
+# it look all the same.
 TESTED   = $(shell find agentbox bench cachestore mesh policy tools/lab tools/longest vmm -name '*_test.go' -not -path '*/testdata/*' | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e)
 RACED    = $(shell for d in $(TESTED); do if grep -qP '\bgo (func|[\w.]+)\x28|\.Go\x28' $$d/*.go; then echo ./$$d; fi; done)
 UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 
-# The tests of which -short leaves something out: what make slow runs, and what make nightly does. agentbox/e2e compares them with
-# those that there are (TestEachTestBelongsToOnePart).
+# The tests of which -short leaves something out: what make slow runs, and what make nightly does.
+# agentbox/e2e compares them with those that there are (TestEachTestBelongsToOnePart).
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
 
@@ -51,8 +53,8 @@ binary:
 	$(GO) generate ./agentbox/programs
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/agentbox .
 
-# What takes long the first time, in an order in which nothing is compiled twice and no core waits for a download. What fails
-# here fails again in what needs it, and says so there.
+# What takes long the first time, in an order in which nothing is compiled twice and no core waits for a
+# download. What fails here fails again in what needs it, and says so there.
 modules:
 	@$(GO) list -deps . >/dev/null 2>&1 || true
 	@cd tools/runsc && $(GO) list -deps . >/dev/null 2>&1 || true
@@ -75,13 +77,15 @@ embedded: agent $(GVISOR) ## what the binary embeds
 agent: ## the guest agent that is embedded in the binary
 	$(GO) generate ./vmm/guest
 
-# gVisor and its launcher, embedded too. Making them takes minutes the first time, so only when their source has changed.
+# gVisor and its launcher, embedded too. Making them takes minutes the first time, so only when their source
+# has changed.
 $(GVISOR): $(wildcard tools/runsc/* tools/runsc/filters/* tools/runsc/patches/*) $(wildcard vmm/guest/netconfig/*.go vmm/guest/protocol/*.go) $(wildcard vmm/gvisor/launch/*.go vmm/gvisor/plan/*.go vmm/unmap/*.go vmm/gvisor/runsc/*.sh agentbox/packed/*.go agentbox/packed/pack/*.go)
 	$(GO) generate ./vmm/gvisor/runsc
 	@touch $@
 
-# What the box needs to build one small package without a network and without compiling the standard library under
-# emulation: the very cache entries this machine makes. agentbox.yaml includes it in the image by content.
+# What the box needs to build one small package without a network and without compiling the standard library
+# under emulation: the very cache entries this machine makes. agentbox.yaml includes it in the image by
+# content.
 build/gocache: go.mod
 	mkdir -p build/gocache
 	GOCACHE=$(CURDIR)/build/gocache GOFLAGS='-trimpath -buildvcs=false' $(GO) test -count=1 -run TestDigest ./agentbox
@@ -91,7 +95,8 @@ test: deps-test build ## what a change has to pass, with real machines (some eig
 	@$(MAKE) --no-print-directory -j $(TARGETS) BESIDE='-p $(PACKAGES)' e2e-quick vet race unraced
 	@build/longest build/took
 
-# On two CPUs one after the other: beside hostile boxes an emulated machine once did not boot in three minutes.
+# On two CPUs one after the other: beside hostile boxes an emulated machine once did not boot in three
+# minutes.
 slow: deps-test build ## what CI runs besides: long scripts, attacks, faults and kills in real machines (some five minutes)
 	@rm -f build/took
 	@$(MAKE) --no-print-directory -j $(if $(filter 2,$(TARGETS)),1,$(TARGETS)) BESIDE='-p $(PACKAGES)' e2e-slow machines
