@@ -198,8 +198,8 @@ func TestPinsAreThoseOfMise(t *testing.T) {
 	}
 }
 
-// rustupSyncs matches how rustup names the toolchain that it would fetch.
-var rustupSyncs = agentbox.Pattern(`syncing channel updates for '([^']*?)-(x86_64|aarch64)[^']*'`)
+// rustupSyncs matches how rustup names the toolchain that it would fetch: 1.27 begins, and 1.28 asks first.
+var rustupSyncs = agentbox.Pattern(`(?:syncing channel updates for|override toolchain) '([^']*?)-(x86_64|aarch64)[^']*'`)
 
 // A pinned toolchain is the one that rustup would fetch. rustup is on few machines: Debian 13 has it.
 func TestRustPinsAreThoseOfRustup(t *testing.T) {
