@@ -161,10 +161,10 @@ be invoked, 127 it was not found.`,
 			&cli.BoolFlag{Name: "json", Usage: "print results as JSON", Destination: &a.json},
 			&cli.StringFlag{Name: "host", Usage: "work on the machine `HOST` (see host add)", Sources: cli.EnvVars(hostEnv), Destination: &a.host},
 		},
-		Before: func(ctx context.Context, _ *cli.Command) (context.Context, error) {
+		Before: func(ctx context.Context, cmd *cli.Command) (context.Context, error) {
 			var err error
 			if a.here, err = reach.Find(buildID()); err == nil {
-				a.findLima(ctx)
+				a.findLima(ctx, cmd.Command(a.firstWord()))
 			}
 			return ctx, err
 		},

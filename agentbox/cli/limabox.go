@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/urfave/cli/v3"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/lima"
 	"agentbox/agentbox/reach"
@@ -73,17 +75,19 @@ func asksForLima(ctx context.Context) bool {
 	return err == nil && cfg.Isolation == agentbox.Lima
 }
 
-// useBoxes are the verbs that work with a box that there is. They find that of a directory in the
-// machine by Lima, if its configuration asks for that.
-var useBoxes = []string{
-	"exec", "attach", "jobs", "shell", "cp", "diff", "check", "logs", "ports", "ssh", "show", "rm", "pause", "resume", "reset", "fork", "checkpoint", "rollback",
-}
-
-// findLima points such a verb to the machine, which it does not start. Without it as a host, which is
-// the rule, this costs one look at a file that is not there.
-func (a *app) findLima(ctx context.Context) {
-	if a.host != "" || !slices.Contains(useBoxes, a.firstWord()) {
+// findLima points a verb that works with the boxes and tasks of this directory to the machine, if its
+// configuration asks for that; the machine is not started. Without it as a host, which is the rule, this
+// costs one look at a file that is not there.
+func (a *app) findLima(ctx context.Context, verb *cli.Command) {
+	if a.host != "" || verb == nil {
 		return
+	}
+	switch verb.Category {
+	case catInside, catLifecycle, catPolicy:
+	default:
+		if !slices.Contains([]string{"show", "rm", "task", "artifact"}, verb.Name) {
+			return
+		}
 	}
 	if _, err := a.here.There(limaHost); err == nil && asksForLima(ctx) {
 		a.host = limaHost
