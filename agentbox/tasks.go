@@ -321,6 +321,12 @@ type OtherWork struct {
 	Branch  string `json:"branch,omitempty"`  // that `pull` made of it in a checkout
 }
 
+// EndedBefore reports whether the task had ended before when, and was submitted before it.
+func (t Task) EndedBefore(when time.Time) bool {
+	last := t.Last()
+	return t.State.Done() && t.Created.Before(when) && (last == nil || last.Result == nil || last.Result.Ended.Before(when))
+}
+
 // Last returns the latest attempt, or nil if there is none. It points into t.Attempts.
 func (t Task) Last() *Attempt {
 	if len(t.Attempts) == 0 {

@@ -59,6 +59,9 @@ type TaskSubmission struct {
 type TaskList struct {
 	Directory string `json:"directory,omitempty"`
 	All       bool   `json:"all,omitempty"`
+	// Since leaves out those that had ended before it.
+	Since  time.Time `json:"since,omitzero"`
+	Newest int       `json:"newest,omitempty"` // only so many, the newest; 0 is all
 }
 
 // TaskStarted is a held task whose command runs or has already ended. A client that attaches

@@ -46,14 +46,11 @@ type morningRow struct {
 	Next    string             `json:"next"` // the command that goes on with it
 }
 
-// reportTasks reports on the tasks that were submitted, or ended, in a span of time. What did not
-// succeed comes first, as it needs somebody.
+// reportTasks reports on the tasks of a span of time. What did not succeed comes first, as it needs
+// somebody.
 func reportTasks(all []agentbox.Task, since, until time.Time) morning {
 	m := morning{Since: since, Until: until, Abandoned: map[string]int{}, Rows: []morningRow{}}
 	for _, t := range all {
-		if last := t.Last(); t.Created.Before(since) && t.State.Done() && (last == nil || last.Result == nil || last.Result.Ended.Before(since)) {
-			continue
-		}
 		m.Sum.add(t)
 		row := morningRowOf(t)
 		switch {
@@ -233,6 +230,7 @@ func (a *app) taskReportCommand() *cli.Command {
 			if req.Directory, err = os.Getwd(); err != nil {
 				req.All = true
 			}
+			req.Since = from
 			all, err := call(ctx, a, api.ListTasks, req)
 			if err != nil {
 				return err

@@ -23,7 +23,14 @@ func TestReportTasks(t *testing.T) {
 	kept := ended(agentbox.TaskFailed, 1, agentbox.CausePolicy, 0)
 	kept.Command, kept.Attempts[0].Result.Box = []string{"<script>"}, "t-1-1"
 	waits := agentbox.Task{State: agentbox.TaskQueued, Created: time.Unix(1, 0)}
-	m := reportTasks([]agentbox.Task{old, waits, done, lost, late, kept}, time.Unix(500, 0), now)
+	since := time.Unix(500, 0)
+	var all []agentbox.Task
+	for _, one := range []agentbox.Task{old, waits, done, lost, late, kept} {
+		if !one.EndedBefore(since) {
+			all = append(all, one)
+		}
+	}
+	m := reportTasks(all, since, now)
 	if len(m.Rows) != 5 || m.Succeeded != 1 || m.Open != 1 || m.Abandoned["machine"] != 1 || m.Abandoned["policy"] != 1 || m.Abandoned["environment"] != 1 {
 		t.Fatalf("%+v", m)
 	}

@@ -169,7 +169,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
 	d.queue = task.NewQueue(ctx, task.Config{
-		Store: task.Store{Dir: cfg.Home.Tasks()}, Boxes: manager, Jobs: taskJobs{jobs{home: cfg.Home, boxes: manager}},
+		Store: task.Store{Dir: cfg.Home.Tasks(), Memory: new(task.Memory)}, Boxes: manager, Jobs: taskJobs{jobs{home: cfg.Home, boxes: manager}},
 		Snapshotter: snapshotter{jobs{home: cfg.Home, boxes: manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Saver: saves{d}, SaveEvery: saveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
 		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
 			d.tasks().addRunningUsage(ctx, &t)

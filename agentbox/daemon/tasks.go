@@ -112,7 +112,7 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 	for _, err := range bad {
 		progress.Note(err.Error())
 	}
-	all = append([]agentbox.Task{}, all...)
+	all = slices.DeleteFunc(append([]agentbox.Task{}, all...), func(t agentbox.Task) bool { return t.EndedBefore(req.Since) })
 	if !req.All {
 		// Other checkouts of the same project have the same tasks.
 		p, err := projectOf(ctx, req.Directory)
@@ -124,6 +124,9 @@ func (t tasks) list(ctx context.Context, req api.TaskList, progress agentbox.Pro
 		if err == nil {
 			all = slices.DeleteFunc(all, func(one agentbox.Task) bool { return one.Project != p.Name })
 		}
+	}
+	if n := req.Newest; n > 0 && len(all) > n {
+		all = all[len(all)-n:]
 	}
 	for i := range all {
 		t.addRunningUsage(ctx, &all[i])

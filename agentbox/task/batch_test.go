@@ -9,7 +9,7 @@ import (
 
 func TestAfter(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	follow := func(first agentbox.TaskID) agentbox.Task {
 		all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}, After: []agentbox.TaskID{first}}}})
 		if err != nil {
@@ -38,7 +38,7 @@ func TestAfter(t *testing.T) {
 // A batch ends when it has cost what it may, as what has ended counts, too.
 func TestBatchCost(t *testing.T) {
 	h := newFakeHost(t)
-	q, stop := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, stop := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 
 func TestTaskResult(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	for status, want := range map[string]agentbox.TaskState{"0": agentbox.TaskSucceeded, "3": agentbox.TaskFailed, "lost": agentbox.TaskLost} {
 		got := wait(t, q, submit(t, q, 0, status)[0].ID)
 		if got.State != want || len(got.Attempts) != 1 || (status == "lost") != (got.Last().Result.Exit == nil) {
@@ -35,7 +35,7 @@ func TestTaskResult(t *testing.T) {
 func TestWaitReturnsWhenTheBoxIsGone(t *testing.T) {
 	h := newFakeHost(t)
 	h.onRemove = func() { time.Sleep(10 * removalEvery) }
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	wait(t, q, submit(t, q, 0, "0")[0].ID)
 	if boxes, _ := h.List(t.Context(), api.ListRequest{}, nil); len(boxes) != 0 {
 		t.Errorf("%d boxes are there when the task is over", len(boxes))
@@ -43,7 +43,7 @@ func TestWaitReturnsWhenTheBoxIsGone(t *testing.T) {
 }
 
 func TestTasksEndOnceAcrossRestarts(t *testing.T) {
-	h, store := newFakeHost(t), Store{t.TempDir()}
+	h, store := newFakeHost(t), Store{Dir: t.TempDir()}
 	q, stop := h.serve(t, store, noChanges)
 	all := submit(t, q, 0, "0", "1", "0", "2", "0", "0", "lost", "0")
 	for range 6 { // the daemon is killed again and again
@@ -67,7 +67,7 @@ func TestTasksEndOnceAcrossRestarts(t *testing.T) {
 
 func TestRetryAddsAttempt(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	if got := wait(t, q, submit(t, q, 2, "5")[0].ID); len(got.Attempts) != 3 || got.State != agentbox.TaskFailed {
 		t.Errorf("%+v", got)
 	}
@@ -78,7 +78,7 @@ func TestRetryAddsAttempt(t *testing.T) {
 
 func TestCancelledTaskEnds(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	all := submit(t, q, 5, "never", "never", "never", "never")
 	time.Sleep(100 * time.Millisecond) // three run, one is queued
 	for _, one := range all {
@@ -96,7 +96,7 @@ func TestCancelledTaskEnds(t *testing.T) {
 // A box may never be ready to run anything: it is in nobody's way when the task is cancelled.
 func TestCancelBeforeBegin(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	one := submit(t, q, 5, "unready")[0]
 	for deadline := time.Now().Add(5 * time.Minute); len(boxesOf(t, h)) == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -131,7 +131,7 @@ func TestUnkeptWorkKeepsBox(t *testing.T) {
 		{fakeSnapshotter{kept: Kept{Ref: "refs/kept", Files: 2, Unexported: "the checkout is gone"}}, false},
 	} {
 		h := newFakeHost(t)
-		q, stop := h.serve(t, Store{t.TempDir()}, test.snapshotter)
+		q, stop := h.serve(t, Store{Dir: t.TempDir()}, test.snapshotter)
 		got := wait(t, q, submit(t, q, 0, "0")[0].ID)
 		waitGone(t, h, got.Last().BoxName, test.stays)
 		stop()
@@ -155,7 +155,7 @@ func waitGone(t *testing.T, h *fakeHost, name string, stays bool) {
 
 func TestHeldTask(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	begin := func(status string) agentbox.Task {
 		t.Helper()
 		got, err := q.Begin(t.Context(), Submission{Specs: []agentbox.TaskSpec{{Command: []string{status}}}}, []string{"A=B"}, nil)
@@ -199,7 +199,7 @@ func TestHeldTask(t *testing.T) {
 // holder has.
 func TestHeldTaskEnvironment(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	looking, stop := context.WithCancel(t.Context())
 	var looks sync.WaitGroup
 	defer looks.Wait()
@@ -233,7 +233,7 @@ func TestHeldTaskEnvironment(t *testing.T) {
 // A box that outgrows its disk is paused, with its job: its task has ended.
 func TestTaskPausedAtLimitEnds(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	id := submit(t, q, 0, "never")[0].ID
 	for paused := false; !paused; time.Sleep(time.Millisecond) {
 		one, err := q.Store.Read(id)
@@ -258,7 +258,7 @@ func TestTaskPausedAtLimitEnds(t *testing.T) {
 
 // What prune may take: a month old, done, and nothing of it anywhere.
 func TestExpired(t *testing.T) {
-	store := Store{t.TempDir()}
+	store := Store{Dir: t.TempDir()}
 	q := NewQueue(t.Context(), Config{Store: store})
 	old, now := time.Now().Add(-evidenceRetention-time.Hour), time.Now()
 	ended := func(at time.Time, change func(*agentbox.Result)) *agentbox.Result {
@@ -334,7 +334,7 @@ func TestUncollectedArtifactsKeepBox(t *testing.T) {
 		"none": {fakeCollector{err: errors.New("the box does not answer")}, true},
 	} {
 		h := newFakeHost(t)
-		q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+		q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 		q.Collector = c.fakeCollector
 		all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}, Artifacts: []string{"out"}}}})
 		if err != nil {
@@ -355,7 +355,7 @@ func TestUncollectedArtifactsKeepBox(t *testing.T) {
 
 func TestResultEvidence(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 	q.Evidence = fakeEvidence{Evidence{Used: &agentbox.Consumption{CPU: time.Second}, Denied: []agentbox.Denial{{What: "GET x"}}, Services: []string{"web"}}}
 	got := wait(t, q, submit(t, q, 0, "0")[0].ID).Last().Result
 	if got.Used == nil || got.Used.CPU != time.Second || len(got.Denied) != 1 || len(got.Services) != 1 {
@@ -374,7 +374,7 @@ func TestPolicyIsCause(t *testing.T) {
 		{"1", "models.example", ""}, {"1", "telemetry.example.com", ""}, {"0", "api.example.com", ""},
 	} {
 		h := newFakeHost(t)
-		q, _ := h.serve(t, Store{t.TempDir()}, noChanges)
+		q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
 		q.Evidence = fakeEvidence{Evidence{Denied: []agentbox.Denial{{What: "dns x", Host: c.denied, Reason: "a rule"}}}}
 		spec := agentbox.TaskSpec{Command: []string{c.exit}, Agent: "ours", AgentHosts: []string{"api.example.com", "*.models.example"}}
 		all, err := q.Submit(Submission{Specs: []agentbox.TaskSpec{spec}})

@@ -49,7 +49,7 @@ func (s *fakeSaver) Drop(_ context.Context, a agentbox.Attempt) {
 
 // saving is a queue that takes snapshots all the time.
 func (h *fakeHost) saving(t *testing.T, s *fakeSaver, keep Snapshotter) *Queue {
-	q, stop := h.serve(t, Store{t.TempDir()}, keep)
+	q, stop := h.serve(t, Store{Dir: t.TempDir()}, keep)
 	stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := q.Config
@@ -106,7 +106,7 @@ func TestSnapshotsWhileATaskRuns(t *testing.T) {
 // What is given back goes at once, and its work is nobody's here.
 func TestReturn(t *testing.T) {
 	h := newFakeHost(t)
-	q, _ := h.serve(t, Store{t.TempDir()}, fakeSnapshotter{kept: Kept{Ref: "work", Commit: "c"}})
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, fakeSnapshotter{kept: Kept{Ref: "work", Commit: "c"}})
 	one := submit(t, q, 3, "never")[0]
 	for deadline := time.Now().Add(5 * time.Minute); len(boxesOf(t, h)) == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)

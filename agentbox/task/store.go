@@ -32,6 +32,8 @@ import (
 // as a whole.
 type Store struct {
 	Dir string
+	// Memory spares lists from reading what has ended; nil reads everything.
+	Memory *Memory
 }
 
 const version = 1
@@ -219,6 +221,7 @@ func (s Store) remove(id agentbox.TaskID) error {
 	if err := os.Rename(s.task(id), gone); err != nil {
 		return err
 	}
+	s.Memory.forget(id)
 	return os.RemoveAll(gone)
 }
 
@@ -292,10 +295,13 @@ func (s Store) list(want func(agentbox.TaskID) bool) (all []agentbox.Task, bad [
 		if err != nil || !want(id) {
 			continue
 		}
-		t, err := s.Read(id)
-		if err != nil {
-			bad = append(bad, err)
-			continue
+		t, known := s.Memory.recall(id)
+		if !known {
+			if t, err = s.Read(id); err != nil {
+				bad = append(bad, err)
+				continue
+			}
+			s.Memory.remember(t)
 		}
 		all = append(all, t)
 	}
