@@ -91,6 +91,11 @@ func Public() []PublicCall {
 		public(ChangePolicy, ScopeAdmin, AboutMachine, "Change the user's rules; running boxes follow at once."),
 		public(ApprovePolicy, ScopeAdmin, AboutMachine, "Approve exactly what has a digest."),
 
+		public(ShowMesh, ScopeRead, AboutMachine, "This machine's part in its team, and what is sent or received now."),
+		public(ListPeers, ScopeRead, AboutMachine, "The machines of the team, with what was sent to each and received from it."),
+		public(ListTeam, ScopeRead, AboutMachine, "The work of each machine of the team, as that reports it."),
+		public(ListBenchmarks, ScopeRead, AboutMachine, "The last benchmark of each directory, newest first."),
+
 		public(ListImages, ScopeRead, AboutMachine, "All images here."),
 		public(ShowImage, ScopeRead, AboutMachine, "One image."),
 		public(RemoveImage, ScopeAdmin, AboutMachine, "Remove an image that no box uses."),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"agentbox/agentbox/lastbench"
 	"agentbox/bench"
 )
 
@@ -71,7 +72,7 @@ func benchProject(ctx context.Context, r *bench.Run, o bench.ProjectOptions) err
 		return err
 	}
 	err = r.MeasureProject(ctx, dir, o)
-	keepBench(dir, r.Report)
+	_ = lastbench.Keep(dir, r.Report) // that it cannot be kept is no failure of the benchmark
 	return err
 }
 

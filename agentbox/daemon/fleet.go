@@ -44,7 +44,10 @@ func (d *daemon) newFleet() fleetParts {
 		},
 		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: d.shares.team.Notify},
 	}
-	d.shares.team.News = wake.Notify
+	d.shares.team.News = func() {
+		wake.Notify()
+		d.changes.Announce()
+	}
 	d.shares.team.Offers = func() []catalogue.Record { return append(p.worker.Record(), p.owner.Offers()...) }
 	p.boxes = &elsewhere{Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
 		return peers.dial(ctx, peer, fleet.BoxService)

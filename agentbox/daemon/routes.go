@@ -7,6 +7,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host"
+	"agentbox/agentbox/lastbench"
 	"agentbox/agentbox/token"
 )
 
@@ -23,6 +24,7 @@ func (d *daemon) handler() http.Handler {
 	api.HandleDownload(mux, api.Changes, d.changes.follow)
 	api.Handle(mux, api.Prune, d.prune)
 	api.Handle(mux, api.ShowResources, d.resources)
+	api.Handle(mux, api.ListBenchmarks, func(context.Context, api.None, agentbox.Progress) ([]api.Benchmark, error) { return lastbench.All() })
 
 	// Boxes. Most calls go straight to the Manager or a part of it. Those that may also mean a task
 	// (diff, pull) look in the queue first.

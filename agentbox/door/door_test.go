@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/door"
@@ -427,6 +429,34 @@ func TestPageSession(t *testing.T) {
 	} {
 		if resp, body := ask(t, s, "GET", "/v1/box/list", "", with...); resp.StatusCode != 401 && resp.StatusCode != 403 {
 			t.Errorf("%s: %s %s", what, resp.Status, body)
+		}
+	}
+	// A browser sends a WebSocket's cookie from any page, and asks nobody before.
+	terminal := "/v1/box/terminal?box=mine&key=" + half.Key
+	for what, c := range map[string]struct {
+		path   string
+		with   []func(*http.Request)
+		status int
+	}{
+		"the page's own":    {terminal, []func(*http.Request){header("Origin", s.URL)}, http.StatusSwitchingProtocols},
+		"another site's":    {terminal, []func(*http.Request){header("Origin", "https://evil.example.com")}, 403},
+		"another port's":    {terminal, []func(*http.Request){header("Origin", "http://127.0.0.1:1")}, 403},
+		"one of no origin":  {terminal, []func(*http.Request){header("Origin", "null")}, 403},
+		"by another name":   {terminal, []func(*http.Request){header("Origin", "http://evil.example.com"), func(r *http.Request) { r.Host = "evil.example.com" }}, 403},
+		"without the key":   {"/v1/box/terminal?box=mine", []func(*http.Request){header("Origin", s.URL)}, 401},
+		"with another's":    {terminal + "x", []func(*http.Request){header("Origin", s.URL)}, 401},
+		"the key elsewhere": {"/v1/box/list?key=" + half.Key, []func(*http.Request){header("Origin", s.URL)}, 401},
+	} {
+		r := httptest.NewRequest("GET", s.URL+c.path, nil)
+		for _, with := range append(c.with, withCookie) {
+			with(r)
+		}
+		ws, resp, err := websocket.Dial(t.Context(), s.URL+c.path, &websocket.DialOptions{HTTPHeader: r.Header, Host: r.Host})
+		if resp == nil || resp.StatusCode != c.status {
+			t.Errorf("a terminal, %s: %v", what, err)
+		}
+		if ws != nil {
+			ws.CloseNow()
 		}
 	}
 	resp, body = ask(t, s, "POST", "/login", login)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"agentbox/agentbox/lastbench"
 	"agentbox/bench"
 )
 
@@ -13,10 +14,13 @@ func TestBenchLines(t *testing.T) {
 	if got := benchLines("/repo"); got != nil {
 		t.Errorf("without a report: %q", got)
 	}
-	keepBench("/repo", bench.Report{Schema: bench.Schema, Started: time.Now().Add(-72 * time.Hour), Scenarios: []bench.Result{
+	kept := lastbench.Keep("/repo", bench.Report{Schema: bench.Schema, Started: time.Now().Add(-72 * time.Hour), Scenarios: []bench.Result{
 		{Name: "work/test", Isolation: "gvisor", Ratio: 1.94, Baseline: &bench.Baseline{Name: "native/test"}},
 		{Name: "native/test"}, {Name: "enter/exec", Isolation: "gvisor"},
 	}})
+	if kept != nil {
+		t.Fatal(kept)
+	}
 	if got, want := benchLines("/repo"), []string{"work/test in gvisor: 1.9 times native/test, 3 days ago"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
