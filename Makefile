@@ -4,6 +4,7 @@ VERSION := 0.1.0
 WITHGO   = PATH="$$HOME/go-toolchain/bin:$$PATH:/usr/local/go/bin"
 GO       = $(WITHGO) go
 GVISOR  := vmm/gvisor/runsc/embedded/.built
+PAGE    := agentbox/page/embedded/.built
 # Whatever the caller has: sockets need short paths, and modes are compared. make vet does what -vet would.
 TEST     = umask 022 && TMPDIR=/tmp $(WITHGO) build/longest build/took go test -vet=off
 LDFLAGS := -s -w -X agentbox/agentbox/cli.version=$(VERSION)
@@ -72,7 +73,7 @@ release: build ## what users install, in dist/: archives, packages, a formula, c
 	$(GO) build -C tools/release -mod=mod -modfile=$(CURDIR)/build/release.mod -o $(CURDIR)/build/release .
 	build/release -version $(VERSION) -out dist -url $(RELEASE_URL)
 
-embedded: agent $(GVISOR) ## what the binary embeds
+embedded: agent $(GVISOR) $(PAGE) ## what the binary embeds
 
 agent: ## the guest agent that is embedded in the binary
 	$(GO) generate ./vmm/guest
@@ -82,6 +83,10 @@ agent: ## the guest agent that is embedded in the binary
 $(GVISOR): $(wildcard tools/runsc/* tools/runsc/filters/* tools/runsc/patches/*) $(wildcard vmm/guest/netconfig/*.go vmm/guest/protocol/*.go) $(wildcard vmm/gvisor/launch/*.go vmm/gvisor/plan/*.go vmm/unmap/*.go vmm/gvisor/runsc/*.sh agentbox/packed/*.go agentbox/packed/pack/*.go)
 	$(GO) generate ./vmm/gvisor/runsc
 	@touch $@
+
+# The page's terminal, from npm where that is installed.
+$(PAGE): agentbox/page/package-lock.json agentbox/page/build.sh
+	$(GO) generate ./agentbox/page
 
 # What the box needs to build one small package without a network and without compiling the standard library
 # under emulation: the very cache entries this machine makes. agentbox.yaml includes it in the image by

@@ -82,6 +82,7 @@ func (s Server) addBoxTools(m *mcp.Server) {
 	add(m, "box_exec", "Run a command in a box to its end and return its output. Long output is cut in the middle.", changes, s.exec)
 	add(m, "box_read_file", "Read a text file of a box.", looks, s.read)
 	add(m, "box_write_file", "Write a whole file of a box.", changes, s.write)
+	addContent(m, "box_screenshot", "A picture of a web page, by a browser in the box.", changes, s.screenshot)
 	add(m, "box_diff", "What changed in a box, committed or not, since it began.", looks, s.diffOfBox)
 	add(m, "box_fork", "Copy a box with its processes, memory and workspace. The original goes on.", changes, s.fork)
 	add(m, "box_checkpoint", "Save a box with its processes, to return to by box_rollback.", changes, s.checkpoint)

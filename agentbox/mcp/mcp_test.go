@@ -33,10 +33,16 @@ func daemon(t *testing.T, ended chan<- struct{}) *client.Client {
 		case req.Script == "wait":
 			<-ctx.Done()
 			ended <- struct{}{}
+		case req.Env["SHOT_URL"] != "":
+			return shot(req.Env["SHOT_URL"], req.Env["SHOT_SIZE"]), nil
 		case req.Script == "much":
 			return api.RunResult{Stdout: strings.Repeat("x", 100<<10), Stderr: "the end"}, nil
 		}
 		return api.RunResult{Status: 3, Stdout: req.Script + "\n"}, nil
+	})
+	api.Handle(mux, api.ReadFile, func(_ context.Context, req api.FileRead, _ agentbox.Progress) (api.FilePart, error) {
+		content := map[string][]byte{"/tmp/1280,800": []byte(picture), "/tmp/no": []byte("GIF89a")}[req.Path][req.Offset:]
+		return api.FilePart{Content: content, Size: int64(len(content)) + req.Offset}, nil
 	})
 	api.Handle(mux, api.Unsaved, func(context.Context, api.BoxRef, agentbox.Progress) (api.UnsavedWork, error) {
 		return api.UnsavedWork{Name: "app", Commits: 2, Titles: []string{"Fix it"}}, nil
@@ -61,6 +67,46 @@ func daemon(t *testing.T, ended chan<- struct{}) *client.Client {
 	c := client.New(s.URL, "")
 	t.Cleanup(c.Close)
 	return c
+}
+
+const picture = "\x89PNG\r\n\x1a\n..."
+
+// shot is what a box says of a screenshot, by its URL.
+func shot(url, size string) api.RunResult {
+	switch url {
+	case "none":
+		return api.RunResult{Status: 127}
+	case "down":
+		return api.RunResult{Status: 1, Stderr: "net::ERR_CONNECTION_REFUSED"}
+	case "no":
+		return api.RunResult{Stdout: "/tmp/no"}
+	}
+	return api.RunResult{Stdout: "/tmp/" + size}
+}
+
+// A screenshot is a picture, or says why there is none and what to do.
+func TestScreenshot(t *testing.T) {
+	s := connect(t, daemon(t, nil), nil)
+	r, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "box_screenshot", Arguments: map[string]any{"box": "app", "url": "http://localhost/"}})
+	if err != nil || r.IsError || len(r.Content) != 1 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	if got, ok := r.Content[0].(*sdk.ImageContent); !ok || string(got.Data) != picture || got.MIMEType != "image/png" {
+		t.Errorf("%+v", r.Content[0])
+	}
+	for url, want := range map[string]string{
+		"":     "needs a URL",
+		"none": "there is no browser in box app\nhint: sudo apt-get install -y chromium",
+		"down": "ERR_CONNECTION_REFUSED",
+		"no":   "is no picture",
+	} {
+		if text, failed := call(t, s, "box_screenshot", map[string]any{"box": "app", "url": url}); !failed || !strings.Contains(text, want) {
+			t.Errorf("%q: %v %q, want %q", url, failed, text, want)
+		}
+	}
+	if text, failed := call(t, s, "box_screenshot", map[string]any{"box": "app", "url": "x", "width": 100000}); !failed {
+		t.Errorf("too wide: %q", text)
+	}
 }
 
 // connect returns a session of the SDK's client.
@@ -100,7 +146,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s does not say what it does", tool.Name)
 		}
 	}
-	want := strings.Fields("box_checkpoint box_diff box_exec box_fork box_ls box_read_file box_reset box_rm box_rollback box_up box_write_file policy_why task_cancel task_diff task_logs task_status task_submit")
+	want := strings.Fields("box_checkpoint box_diff box_exec box_fork box_ls box_read_file box_reset box_rm box_rollback box_screenshot box_up box_write_file policy_why task_cancel task_diff task_logs task_status task_submit")
 	if slices.Sort(names); !slices.Equal(names, want) {
 		t.Errorf("tools: %s", names)
 	}

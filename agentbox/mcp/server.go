@@ -49,19 +49,27 @@ const (
 	destroys // what cannot be had again
 )
 
-// add adds a tool. An error is an answer, too, which the model can act on.
+// add adds a tool that answers with a text.
 func add[In any](m *mcp.Server, name, doc string, h hint, do tool[In]) {
+	addContent(m, name, doc, h, func(ctx context.Context, in In, progress agentbox.Progress) ([]mcp.Content, error) {
+		text, err := do(ctx, in, progress)
+		return []mcp.Content{&mcp.TextContent{Text: clip(text)}}, err
+	})
+}
+
+// addContent adds a tool. An error is an answer, too, which the model can act on.
+func addContent[In any](m *mcp.Server, name, doc string, h hint, do func(context.Context, In, agentbox.Progress) ([]mcp.Content, error)) {
 	destructive, open := h == destroys, false
 	about := &mcp.Tool{Name: name, Description: doc, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: h == looks, DestructiveHint: &destructive, OpenWorldHint: &open}}
 	mcp.AddTool(m, about, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
-		text, err := do(ctx, in, progressOf(ctx, req))
+		content, err := do(ctx, in, progressOf(ctx, req))
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
 		if err != nil {
-			text = errorText(err)
+			content = []mcp.Content{&mcp.TextContent{Text: clip(errorText(err))}}
 		}
-		return &mcp.CallToolResult{IsError: err != nil, Content: []mcp.Content{&mcp.TextContent{Text: clip(text)}}}, nil, nil
+		return &mcp.CallToolResult{IsError: err != nil, Content: content}, nil, nil
 	})
 }
 

@@ -16,6 +16,19 @@ function headers(accept) {
   return { "Content-Type": "application/json", Accept: accept, "Agentbox-Page": localStorage.getItem(keyName) || "" };
 }
 
+// socket is the address of a WebSocket, which has no headers of a page's choice.
+export function socket(path, query) {
+  const all = Object.entries({ ...query, key: localStorage.getItem(keyName) || "" }).filter(([, v]) => v !== undefined);
+  return `${location.origin.replace(/^http/, "ws")}/v1/${path}?${new URLSearchParams(all)}`;
+}
+
+// read returns what a call answers as bytes, as text.
+export async function read(path, request) {
+  const answer = await fetch("/v1/" + path, { method: "POST", headers: headers("text/plain"), body: JSON.stringify(request) });
+  if (!answer.ok) throw (await answer.json()).error;
+  return answer.text();
+}
+
 export async function call(path, request = {}) {
   const answer = await fetch("/v1/" + path, { method: "POST", headers: headers("application/json"), body: JSON.stringify(request) });
   const body = await answer.json();
