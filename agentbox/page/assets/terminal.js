@@ -106,7 +106,7 @@ function events(cast) {
 
 // player plays what a command wrote: path and request are of a log that comes as an asciicast.
 export function player(path, request, name = "Play the transcript") {
-  const into = el("div", { class: "screen" }), box = el("div", { class: "terminal" });
+  const into = el("div", { class: "screen", tabindex: 0, role: "region", "aria-label": "Transcript" }), box = el("div", { class: "terminal" });
   const open = button(name, async () => {
     const { head, all } = events(await read(path, { ...request, cast: true }));
     if (!all.length) throw { message: "it wrote nothing" };
