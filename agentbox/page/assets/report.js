@@ -5,12 +5,13 @@ import { inTrouble, trouble, what } from "./overview.js";
 
 // save offers what is shown as one file that needs no other.
 async function save(name, ...parts) {
-  const style = await (await fetch("style.css")).text(), page = document.implementation.createHTMLDocument(name), sheet = page.createElement("style");
-  sheet.textContent = style;
+  const style = await (await fetch("style.css")).text(), page = document.implementation.createHTMLDocument(name), sheet = page.createElement("link");
+  sheet.rel = "stylesheet";
+  sheet.href = "data:text/css," + encodeURIComponent(style); // not a style element, which the page's policy forbids here
   page.head.append(sheet);
   page.body.append(...parts.map((p) => page.importNode(p, true)));
   for (const a of page.querySelectorAll("a, button")) a.replaceWith(a.textContent);
-  const link = el("a", { href: URL.createObjectURL(new Blob(["<!doctype html>", new XMLSerializer().serializeToString(page)], { type: "application/xhtml+xml" })), download: name + ".xhtml" });
+  const link = el("a", { href: URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(page).replace(/[\x00-\x08\x0b\x0c\x0e-\x1f]/g, "\ufffd")], { type: "application/xhtml+xml" })), download: name + ".xhtml" });
   link.click();
   URL.revokeObjectURL(link.href);
 }
