@@ -69,6 +69,7 @@ RELEASE_URL ?= https://example.com/agentbox/releases/v$(VERSION)
 
 # The tool links the command line, so that what go.mod here gets, its own needs too: in a copy.
 release: build ## what users install, in dist/: archives, packages, a formula, checksums, provenance (of a commit)
+	@test -f $(PAGE) || { echo 'release: the page has no terminal; npm and a network are needed' >&2; exit 1; }
 	cp tools/release/go.mod build/release.mod && cp tools/release/go.sum build/release.sum
 	$(GO) build -C tools/release -mod=mod -modfile=$(CURDIR)/build/release.mod -o $(CURDIR)/build/release .
 	build/release -version $(VERSION) -out dist -url $(RELEASE_URL)
