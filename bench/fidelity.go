@@ -34,6 +34,9 @@ type Check struct {
 	Out       string `json:"out,omitempty"`    // what to do instead
 }
 
+// lacks reports whether the box had no program to try it with.
+func (c Check) lacks() bool { return !c.Works && strings.HasSuffix(c.Reason, ": not found") }
+
 // checks returns all checks in order of their names; without those that need packages unless all.
 func checks(all bool) (out []check) {
 	names, _ := fs.Glob(checkFiles, "checks/*.sh")
@@ -73,17 +76,50 @@ func (r *Run) Fidelity(ctx context.Context, all bool) error {
 			return err
 		}
 		end(box.Name)
-		for _, c := range chosen {
-			end := r.Progress.Begin("fidelity/"+c.name, string(lab.kind))
-			done := c.in(ctx, box)
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			r.Report.Checks = append(r.Report.Checks, done)
-			end(map[bool]string{true: "works", false: "does not work"}[done.Works])
-		}
-		return nil
+		return r.checkIn(ctx, box, chosen)
 	})
+}
+
+// checkIn runs checks in a box.
+func (r *Run) checkIn(ctx context.Context, box WorkBox, chosen []check) error {
+	for _, c := range chosen {
+		end := r.Progress.Begin("fidelity/"+c.name, string(box.Installation.Lab.kind))
+		done := c.in(ctx, box)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.Report.Checks = append(r.Report.Checks, done)
+		switch {
+		case done.Works:
+			end("works")
+		case done.lacks():
+			end("no program for it")
+		default:
+			end("does not work")
+		}
+	}
+	return nil
+}
+
+// checkProject runs the checks that need no package in the project's box of each kind. A box that
+// lacks a check's program says nothing about the kind, so that check is missing.
+func (r *Run) checkProject(ctx context.Context, p *Project, labs []*Lab) error {
+	for _, lab := range labs {
+		b := &projectBox{project: p, lab: lab}
+		if err := b.renew(ctx); err != nil {
+			return err
+		}
+		if err := r.checkIn(ctx, WorkBox{Installation: lab.Plain, Name: b.name()}, checks(false)); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.Report.Checks {
+		if c.lacks() {
+			r.Report.Missing = append(r.Report.Missing, Missing{"fidelity/" + c.Name, "the box has no program for it: " + c.Reason})
+		}
+	}
+	r.Report.Checks = slices.DeleteFunc(r.Report.Checks, Check.lacks)
+	return nil
 }
 
 // chosenChecks returns those that Only selects. It is an error if there are none.

@@ -78,3 +78,17 @@ func TestDocumentedFidelity(t *testing.T) {
 		t.Errorf("%s is not the table of testdata/fidelity.json (go test ./bench -update writes it): %v", page, err)
 	}
 }
+
+// The verdict counts what does not work in boxes of its kind.
+func TestVerdictOfChecks(t *testing.T) {
+	r := sampleReport()
+	r.Scenarios = []Result{{Name: "enter/new", Isolation: "gvisor", Unit: Milliseconds, Samples: []float64{1}}}
+	r.Checks = []Check{{Name: "a", Isolation: "gvisor", Works: true}, {Name: "b", Isolation: "gvisor"}, {Name: "b", Isolation: "microvm"}}
+	if v := r.Verdicts(); len(v) != 1 || !strings.HasSuffix(v[0], "; 1 of 2 checks of a workstation fail") {
+		t.Errorf("%q", v)
+	}
+	var table bytes.Buffer
+	if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), "| `b`") || !strings.Contains(table.String(), "enter/new") {
+		t.Errorf("%s %v", &table, err)
+	}
+}

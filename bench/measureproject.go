@@ -15,6 +15,7 @@ type ProjectOptions struct {
 	Native      bool   // run the commands on the machine itself, too
 	Peers       bool   // run them by other programs of this kind, too, and on the machine itself
 	Quick       bool   // end after quickTime
+	Fidelity    bool   // say what works of a workstation in its boxes
 	Concurrency string // how many agents work at once: numbers separated by commas
 	Load        string // a file with what these do (readLoad); "" for the usual
 }
@@ -66,6 +67,9 @@ func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) 
 	}
 	if err == nil {
 		err = r.measureIn(ctx, p, labs, o.Native || o.Peers, crowds, load)
+	}
+	if err == nil && o.Fidelity {
+		err = r.checkProject(ctx, p, labs)
 	}
 	for _, lab := range labs {
 		err = errors.Join(err, lab.Close(ctx))

@@ -20,7 +20,10 @@ func (r Report) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "agentbox %s, %s, %d CPUs, %.1f GiB, Linux %s, QEMU %s\n\n", r.Version, r.Started.Format(time.DateTime),
 		r.Machine.CPUs, float64(r.Machine.Memory)/(1<<30), r.Machine.Kernel, qemu)
 	if len(r.Checks) > 0 {
-		return WriteChecks(w, r.Checks)
+		if err := WriteChecks(w, r.Checks); err != nil || len(r.Scenarios) == 0 {
+			return err
+		}
+		fmt.Fprintln(w)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, strings.Join([]string{"SCENARIO", "ISOLATION", "N", "FAILED", "MIN", "P50", "P95", "P99", "MAX", "UNIT", "AGAINST\t"}, "\t"))

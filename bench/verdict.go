@@ -48,8 +48,24 @@ func (r Report) verdict(kind string) (parts []string) {
 		failed += s.Failures
 	}
 	parts = append([]string{fmt.Sprintf("entering %.1f s p95 of %s", entering/1000, enterGoal)}, parts...)
+	if checks, broken := r.checked(kind); checks > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d checks of a workstation fail", broken, checks))
+	}
 	if failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d samples FAILED", failed))
 	}
 	return parts
+}
+
+// checked counts the checks of a kind of box, and those that failed.
+func (r Report) checked(kind string) (all, failed int) {
+	for _, c := range r.Checks {
+		if c.Isolation == kind {
+			all++
+			if !c.Works {
+				failed++
+			}
+		}
+	}
+	return all, failed
 }

@@ -33,6 +33,7 @@ rights and outside of any box, in a copy of the repository. Let nothing else run
 	cmd.Flags = append(cmd.Flags,
 		&cli.BoolFlag{Name: "native", Usage: "also run the commands on this machine itself, outside of any box", Destination: &o.Native},
 		&cli.BoolFlag{Name: "quick", Usage: "take fewer samples, within 5 minutes if the commands allow it", Destination: &o.Quick},
+		&cli.BoolFlag{Name: "fidelity", Usage: "also say what works of a workstation in these boxes, as bench fidelity does", Destination: &o.Fidelity},
 		&cli.StringFlag{Name: "concurrency", Value: "1", Usage: "also let `N` agents work at once, each in a box: 1,2,4", Destination: &o.Concurrency},
 		&cli.StringFlag{Name: "profile", Usage: "what these agents do, from `FILE`: think, and commands", Destination: &o.Load})
 	return cmd
