@@ -1,26 +1,37 @@
 // The page: which view is shown, and when it is drawn anew.
 import { follow, login } from "./api.js";
-import { showBox } from "./box.js";
 import { el, say, view } from "./dom.js";
 import { overview } from "./overview.js";
-import { showBench, showReport } from "./report.js";
-import { showTask } from "./task.js";
-import { showTeam } from "./team.js";
 
 const main = document.getElementById("main"), live = document.getElementById("live");
-const views = { box: showBox, task: showTask, team: showTeam, report: showReport, bench: showBench };
+// Views but the first come when they are asked for.
+const views = {
+  box: async () => (await import("./box.js")).showBox,
+  task: async () => (await import("./task.js")).showTask,
+  team: async () => (await import("./team.js")).showTeam,
+  report: async () => (await import("./report.js")).showReport,
+  bench: async () => (await import("./report.js")).showBench,
+};
 
+// route draws into an element of its own: who goes on meanwhile does not see what is late.
 async function route() {
   view.leave.abort();
-  view.leave = new AbortController();
+  const mine = (view.leave = new AbortController()), into = el("div");
+  view.refresh = () => {};
   say();
   const [, kind, id] = location.hash.split("/");
-  for (const a of document.querySelectorAll("nav a")) a.toggleAttribute("aria-current", a.hash.split("/")[1] === (views[kind] ? kind : ""));
-  try {
-    await (views[kind] || overview)(main, id);
-  } catch (error) {
-    main.replaceChildren(el("p", { class: "bad" }, error.message || String(error)), error.hint ? el("p", {}, error.hint) : "");
+  for (const a of document.querySelectorAll("nav a")) {
+    if (a.hash.split("/")[1] === (views[kind] ? kind : "")) a.setAttribute("aria-current", "page");
+    else a.removeAttribute("aria-current");
   }
+  try {
+    const show = views[kind] ? await views[kind]() : overview;
+    if (view.leave !== mine) return;
+    await show(into, id);
+  } catch (error) {
+    into.replaceChildren(el("p", { class: "bad" }, error.message || String(error)), error.hint ? el("p", {}, error.hint) : "");
+  }
+  if (view.leave === mine) main.replaceChildren(into);
 }
 
 // watch redraws when something changed, and comes back when the server was away.

@@ -60,6 +60,5 @@ function benchmark(b) {
 export async function showBench(main) {
   document.title = "Benchmarks - agentbox";
   const all = (await call("bench/list")) || [];
-  view.refresh = () => {};
   main.replaceChildren(el("h2", {}, "Benchmarks"), all.length ? "" : el("p", {}, "There is none yet: agentbox bench measures the repository in the current directory."), ...all.flatMap(benchmark));
 }
