@@ -256,6 +256,11 @@ func (w *world) setup(kind string, room slots) func(env *testscript.Env) error {
 		env.Setenv("PATH", w.bin+":"+env.Getenv("PATH"))
 		env.Setenv("HOME", filepath.Join(env.WorkDir, ".home"))
 		env.Setenv("KIND", kind)
+		shots, err := filepath.Abs("../../build/shots") // what pages looked like, for people
+		if err != nil {
+			return err
+		}
+		env.Setenv("SHOTS", shots)
 		t, ok := env.T().(testing.TB)
 		if !ok {
 			return errors.New("the script's test cannot clean up")
