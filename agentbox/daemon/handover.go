@@ -92,7 +92,7 @@ func (h handover) capture(ctx context.Context, s subject, progress agentbox.Prog
 // read takes the snapshot, and reads what the box was made of.
 func (h handover) read(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, snap layers.StoredSnapshot, err error) {
 	ref := api.BoxRef{Box: s.ID}
-	kept, err := h.d.taskWork().find(ctx, &ref)
+	kept, err := h.d.taskWork().left(ctx, &ref)
 	if err != nil {
 		return d, snap, err
 	}
@@ -237,7 +237,7 @@ func (h handover) shared() []agentbox.Task {
 	list, _ := h.d.queue.Store.List() // one that cannot be read cannot be entered
 	for _, t := range slices.Backward(list) {
 		last := t.Last()
-		if !t.State.Done() || last == nil || last.Result == nil || last.Result.Ref == "" || t.For != nil {
+		if !t.State.Done() || last == nil || last.Result == nil || last.Result.Ref == "" && t.Source == nil || t.For != nil {
 			continue
 		}
 		members, err := h.owner.Allowed.Members(contexts.Subject{ID: t.ID.String(), Project: t.Project})
@@ -246,6 +246,16 @@ func (h handover) shared() []agentbox.Task {
 		}
 	}
 	return h.cache.ended
+}
+
+// needsSource tells whether others may enter a task that has ended and left nothing but its source.
+func (h handover) needsSource(t agentbox.Task) bool {
+	last := t.Last()
+	if last == nil || last.Result == nil || last.Result.Ref != "" {
+		return false
+	}
+	members, err := h.owner.Allowed.Members(contexts.Subject{ID: t.ID.String(), Project: t.Project})
+	return err != nil || len(members) > 0
 }
 
 // cacheTime is how long the list of shared tasks may be out of date.

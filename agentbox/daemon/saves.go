@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/git"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
@@ -108,36 +105,13 @@ func (s saves) Continue(ctx context.Context, t agentbox.Task, a agentbox.Attempt
 	default:
 		return nil, none, nil
 	}
-	c, release, err := s.d.sources.Make(ctx, t.Project, func(dir string) error {
-		if err := snapshot.Checkout(ctx, kept, branch, dir); err != nil {
-			return err
-		}
-		return copyAuthor(ctx, s.d.cfg.Home.SourceTree(t.Source.Digest), dir)
-	})
+	c, release, err := s.d.sources.checkout(ctx, kept, t.Project, branch, s.d.cfg.Home.SourceTree(t.Source.Digest))
 	if err != nil {
 		return nil, none, err
 	}
 	ref := *t.Source
 	ref.Digest = c.Digest()
 	return &ref, release, nil
-}
-
-// copyAuthor gives a checkout the name and address with which commits are made in another one.
-func copyAuthor(ctx context.Context, from, to string) error {
-	config := func(dir string, args ...string) (string, error) {
-		out, _, err := git.Run(ctx, git.Call{Dir: to, Args: append([]string{"config", "--file", filepath.Join(dir, ".git", "config")}, args...)})
-		return strings.TrimSuffix(string(out), "\n"), err
-	}
-	for _, key := range []string{"user.name", "user.email"} {
-		value, err := config(from, "--get", key)
-		if err != nil || value == "" {
-			continue // there is none
-		}
-		if _, err := config(to, key, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Adopt makes the last snapshot of an attempt its work.

@@ -188,20 +188,18 @@ func (s snapshots) write(ctx context.Context, req api.SnapshotInto, _ agentbox.P
 // sourceOf makes a source of a snapshot that is in the mirror, for a user in a directory. Its boxes are
 // apart from those of a checkout with the same branch.
 func (s snapshots) sourceOf(ctx context.Context, d snapshot.Document, directory string) (c source.Captured, from agentbox.SourceRef, release func(), err error) {
-	c, release, err = s.sources.Make(ctx, d.Project, func(dir string) error {
-		return snapshot.Checkout(ctx, d.Kept(s.mirror(d.Project)), d.Branch, dir)
-	})
+	from = placed(ctx, d.Project, directory)
+	c, release, err = s.sources.checkout(ctx, d.Kept(s.mirror(d.Project)), d.Project, d.Branch, from.Directory)
 	if err != nil {
 		return c, from, nil, err
 	}
-	from = placed(ctx, c.Digest(), d.Project, directory)
-	from.Apart = true
+	from.Digest, from.Apart = c.Digest(), true
 	return c, from, release, nil
 }
 
-// placed says where a source belongs: to the checkout of a directory, if that is of its project.
-func placed(ctx context.Context, d agentbox.Digest, projectName, directory string) agentbox.SourceRef {
-	from := agentbox.SourceRef{Digest: d, Elsewhere: true}
+// placed says where a source of a project belongs: to the checkout of a directory, if that is of it.
+func placed(ctx context.Context, projectName, directory string) agentbox.SourceRef {
+	from := agentbox.SourceRef{Elsewhere: true}
 	if repo, err := workspace.Describe(ctx, directory); err == nil {
 		if p, err := project.Identify(repo.Root); err == nil && p.Name == projectName {
 			from.Directory, from.Elsewhere = repo.Root, false

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
+	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/background"
+	"agentbox/agentbox/git"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/project"
+	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/source"
 	"agentbox/agentbox/workspace"
 )
@@ -97,6 +101,40 @@ func inSource[Req, Resp any, P interface {
 	}
 }
 
+// checkout makes a source of kept work. Who goes on commits as the checkout in author does, if it names
+// somebody.
+func (s sources) checkout(ctx context.Context, kept snapshot.Kept, projectName, branch, author string) (source.Captured, func(), error) {
+	return s.Make(ctx, projectName, func(dir string) error {
+		if err := snapshot.Checkout(ctx, kept, branch, dir); err != nil {
+			return err
+		}
+		return copyAuthor(ctx, author, dir)
+	})
+}
+
+// copyAuthor gives a checkout the name and address with which commits are made in another one, if that
+// is there and its own configuration has them.
+func copyAuthor(ctx context.Context, from, to string) error {
+	repo, err := workspace.Describe(ctx, from)
+	if err != nil {
+		return ctx.Err()
+	}
+	config := func(file string, args ...string) (string, error) {
+		out, _, err := git.Run(ctx, git.Call{Dir: to, Args: append([]string{"config", "--file", file}, args...)})
+		return strings.TrimSuffix(string(out), "\n"), err
+	}
+	for _, key := range []string{"user.name", "user.email"} {
+		value, err := config(filepath.Join(repo.CommonDir, "config"), "--get", key)
+		if err != nil || value == "" {
+			continue // there is none
+		}
+		if _, err := config(filepath.Join(to, ".git", "config"), key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func describeSource(c source.Captured, ref agentbox.SourceRef) api.CapturedSource {
 	repo := c.Repo()
 	return api.CapturedSource{Source: ref, Project: c.Project(), Branch: repo.Branch, Commit: repo.Commit, Notes: c.Notes()}
@@ -108,7 +146,7 @@ func (d *daemon) neededSources() (map[agentbox.Digest]bool, error) {
 	needed, err := d.boxes.Sources()
 	all, _ := d.queue.Store.List() // a task that cannot be read does not run
 	for _, t := range all {
-		if t.State.Done() {
+		if t.State.Done() && !d.handover.needsSource(t) {
 			continue
 		}
 		refs := []*agentbox.SourceRef{t.Source, t.Continue}

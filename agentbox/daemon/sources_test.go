@@ -64,3 +64,28 @@ func TestSendSource(t *testing.T) {
 		t.Errorf("a call that is not known: %v", err)
 	}
 }
+
+// Who goes on commits as whoever began.
+func TestCopyAuthor(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	for _, dir := range []string{from, to} {
+		if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if out, err := exec.Command("git", "-C", from, "config", "user.email", "a@b.example").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := copyAuthor(t.Context(), from, to); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("git", "-C", to, "config", "--local", "user.email").Output(); err != nil || string(out) != "a@b.example\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if out, err := exec.Command("git", "-C", to, "config", "--local", "user.name").Output(); err == nil {
+		t.Errorf("a name that nobody has: %q", out)
+	}
+	if err := copyAuthor(t.Context(), t.TempDir(), to); err != nil { // no checkout is there any more
+		t.Error(err)
+	}
+}

@@ -49,21 +49,25 @@ func (t taskWork) source(ctx context.Context, req api.TaskSourceRequest, _ agent
 		return api.CapturedSource{}, err
 	}
 	ref := api.BoxRef{Box: id.String()}
-	kept, err := t.find(ctx, &ref)
+	kept, err := t.left(ctx, &ref)
 	if err == nil && kept == nil {
 		err = agentbox.Errorf(agentbox.Conflict, "the work of task %s is in box %s", id, ref.Box).WithHint("agentbox fork %s makes another one like it", ref.Box)
 	}
 	if err != nil {
 		return api.CapturedSource{}, err
 	}
-	c, release, err := t.tasks.sources.Make(ctx, one.Project, func(dir string) error {
-		return snapshot.Checkout(ctx, *kept, "agentbox/"+id.String(), dir)
-	})
+	author := one.Directory
+	if one.Source != nil {
+		author = t.tasks.evidence.home.SourceTree(one.Source.Digest)
+	}
+	c, release, err := t.tasks.sources.checkout(ctx, *kept, one.Project, "agentbox/"+id.String(), author)
 	if err != nil {
 		return api.CapturedSource{}, err
 	}
 	defer release()
-	return describeSource(c, placed(ctx, c.Digest(), one.Project, req.Directory)), nil
+	from := placed(ctx, one.Project, req.Directory)
+	from.Digest = c.Digest()
+	return describeSource(c, from), nil
 }
 
 // diff shows what changed since a box or task started. For a task whose box is gone it uses the
@@ -218,6 +222,25 @@ func (t taskWork) find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, er
 	}
 	kept := t.ofResult(one, *last.Result)
 	return &kept, nil
+}
+
+// left is find, and for a task that has ended and did nothing what it began with.
+func (t taskWork) left(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error) {
+	kept, err := t.find(ctx, ref)
+	if agentbox.CodeOf(err) != agentbox.NotFound {
+		return kept, err
+	}
+	id, _ := agentbox.ParseTaskID(ref.Box) // else find finds nothing
+	one, readErr := t.tasks.queue.Store.Read(id)
+	if readErr != nil || one.Source == nil || one.Last() == nil || one.Last().Result == nil {
+		return nil, err
+	}
+	of, h := project.Project{Name: one.Project}, t.tasks.evidence.home
+	begun, err := snapshot.Beginning(ctx, h.Mirror(of.ID()), h.SourceTree(one.Source.Digest), workRef(one))
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.NotFound, "nothing was done in task %s, and what it began with is gone: %w", id, err).WithHint("agentbox task retry %s runs it again; agentbox up makes a box of the checkout as it is now", id)
+	}
+	return &begun, nil
 }
 
 // ofResult is the work that an attempt left, in the mirror.

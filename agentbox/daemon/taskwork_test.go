@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bufio"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -25,26 +24,4 @@ func FuzzSentWork(f *testing.F) {
 			}
 		}
 	})
-}
-
-// Who goes on commits as whoever began.
-func TestCopyAuthor(t *testing.T) {
-	from, to := t.TempDir(), t.TempDir()
-	for _, dir := range []string{from, to} {
-		if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	if out, err := exec.Command("git", "-C", from, "config", "user.email", "a@b.example").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := copyAuthor(t.Context(), from, to); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("git", "-C", to, "config", "--local", "user.email").Output(); err != nil || string(out) != "a@b.example\n" {
-		t.Errorf("%q, %v", out, err)
-	}
-	if out, err := exec.Command("git", "-C", to, "config", "--local", "user.name").Output(); err == nil {
-		t.Errorf("a name that nobody has: %q", out)
-	}
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,6 +180,39 @@ func Separate(ctx context.Context, kept Kept, source, head string) (Kept, error)
 	}
 	k.kept.Commit, k.kept.Files, k.kept.Base = work.top, work.files, head
 	return k.kept, nil
+}
+
+// Beginning keeps what a source of this machine was, in the mirror at dir: the work of a task that did
+// nothing. source is its tree.
+func Beginning(ctx context.Context, dir, source, ref string) (Kept, error) {
+	repo, err := workspace.Describe(ctx, source)
+	if err != nil {
+		return Kept{}, err
+	}
+	temp, err := os.MkdirTemp("", "agentbox-begin-")
+	if err != nil {
+		return Kept{}, err
+	}
+	defer os.RemoveAll(temp)
+	baseline := filepath.Join(temp, "begin")
+	if err := RecordBaseline(ctx, repo.Root, repo.Commit, baseline); err != nil {
+		return Kept{}, err
+	}
+	k := keepRun{req: Request{Mirror: dir, Ref: ref, Base: repo.Commit, Baseline: baseline, Checkout: source}, kept: Kept{Ref: ref, Head: repo.Commit, Base: repo.Commit, exact: true}}
+	if err := k.prepare(ctx); err != nil {
+		return Kept{}, err
+	}
+	whole := cmp.Or(k.kept.Baseline, repo.Commit)
+	if has, err := k.mirror.has(ctx, whole); err != nil || !has[whole] {
+		return Kept{}, errors.Join(err, agentbox.Errorf(agentbox.NotFound, "what it began with is not a commit, or is not here any more"))
+	}
+	if whole != repo.Commit {
+		if k.kept.Files, err = k.mirror.countFiles(ctx, repo.Commit, whole+"^{tree}"); err != nil {
+			return Kept{}, mirrorError(err)
+		}
+	}
+	k.kept.Commit, k.kept.Whole, k.kept.Mirror = whole, whole, k.mirror.dir
+	return k.kept, k.mirror.setRefs(ctx, map[string]string{ref: whole})
 }
 
 // setWork commits the tree on top of HEAD, or uses HEAD if it already has that tree.

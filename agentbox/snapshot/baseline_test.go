@@ -158,3 +158,30 @@ func TestBaselineTooLarge(t *testing.T) {
 		t.Error("a tree that is not there was looked at")
 	}
 }
+
+// The work of a task that did nothing is what it began with, committed or not.
+func TestBeginning(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, "base")
+	for _, dirty := range []bool{false, true} {
+		if dirty {
+			if err := os.WriteFile(filepath.Join(w.repo, "dirty"), []byte("dirty"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept, err := Beginning(t.Context(), w.mirror, w.repo, TaskRef("t-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "out")
+		if err := Checkout(t.Context(), kept, "main", dir); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := gitOut(t, dir, "status", "--porcelain"), gitOut(t, w.repo, "status", "--porcelain"); got != want || kept.Head != gitOut(t, dir, "rev-parse", "HEAD") {
+			t.Errorf("dirty %v: %q, not %q: %+v", dirty, got, want, kept)
+		}
+	}
+	if _, err := Beginning(t.Context(), w.mirror, t.TempDir(), TaskRef("t-1")); err == nil {
+		t.Error("of nothing")
+	}
+}
