@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -241,7 +242,23 @@ func (d *Document) ReceiveOver(ctx context.Context, dir string, repo workspace.R
 		return err
 	}
 	d.Shallow, d.Partial = nil, k.partial()
-	has, err := k.mirror.has(ctx, d.Base)
+	return d.receiveKnown(ctx, k.mirror, dir, work)
+}
+
+// ReceiveBack takes the work of a snapshot that another machine has made from one of this machine's,
+// which has its base.
+func (d *Document) ReceiveBack(ctx context.Context, dir string, work io.Reader) error {
+	m, err := openMirror(ctx, dir, len(d.Whole))
+	if err != nil {
+		return err
+	}
+	d.Shallow, d.Partial = nil, exists(filepath.Join(m.dir, promised))
+	return d.receiveKnown(ctx, m, dir, work)
+}
+
+// receiveKnown takes work whose base a mirror must have.
+func (d *Document) receiveKnown(ctx context.Context, m mirror, dir string, work io.Reader) error {
+	has, err := m.has(ctx, d.Base)
 	if err == nil && d.Base != "" && !has[d.Base] {
 		err = corruptDocument("it builds on %.12s, which is not here", d.Base)
 	}
@@ -249,6 +266,38 @@ func (d *Document) ReceiveOver(ctx context.Context, dir string, repo workspace.R
 		return err
 	}
 	return d.Receive(ctx, dir, nil, work)
+}
+
+// KeepPushed keeps a snapshot that a machine handed back under a ref of its name, which it returns, in
+// place of an earlier one.
+func (d Document) KeepPushed(ctx context.Context, dir, machine string) (string, error) {
+	name := unusual().ReplaceAllString(machine, "-")
+	ref := namespace + "pushed/" + cmp.Or(name[:min(len(name), 60)], "other")
+	return ref, mirror{mirrorFor(dir, len(d.Whole))}.setRefs(ctx, map[string]string{ref: d.Whole})
+}
+
+// SameWork tells whether two snapshots in a mirror have the same commits, files, index and branches.
+func (d Document) SameWork(ctx context.Context, dir string, o Document) (bool, error) {
+	if d.Head != o.Head || d.Branch != o.Branch || len(d.Others) != len(o.Others) || (d.Rest == "") != (o.Rest == "") {
+		return false, nil
+	}
+	args := []string{"rev-parse", d.Whole + "^{tree}", o.Whole + "^{tree}"}
+	if d.Rest != "" {
+		for _, name := range []string{"staged", "unmerged", "flags", "refs", "ignored", "state"} {
+			args = append(args, d.Rest+":"+name, o.Rest+":"+name)
+		}
+	}
+	out, err := mirror{mirrorFor(dir, len(d.Whole))}.git(ctx, nil, args...)
+	ids := strings.Fields(out)
+	if err != nil || len(ids)%2 != 0 {
+		return false, mirrorError(err)
+	}
+	for i := 0; i < len(ids); i += 2 {
+		if ids[i] != ids[i+1] {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // addShallow adds ends of an incomplete history whose commits the mirror lacks.

@@ -235,6 +235,14 @@ var stateFiles = agentbox.Pattern(`^(MERGE_HEAD|MERGE_MSG|MERGE_MODE|SQUASH_MSG|
 // writeState writes the files of an interrupted operation. What git would run of them, the lines of a
 // rebase's plan, it runs in a box only: a checkout that is made here is the source of a box.
 func (m mirror) writeState(ctx context.Context, tree, gitDir string) error {
+	if err := m.checkState(ctx, tree); err != nil {
+		return err
+	}
+	return m.writeFiles(ctx, []string{tree}, gitDir, time.Unix(0, 0))
+}
+
+// checkState refuses a tree that has more than the files of an interrupted operation.
+func (m mirror) checkState(ctx context.Context, tree string) error {
 	out, _, err := m.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", tree}})
 	if err != nil {
 		return mirrorError(err)
@@ -245,7 +253,7 @@ func (m mirror) writeState(ctx context.Context, tree, gitDir string) error {
 			return agentbox.Errorf(agentbox.Corrupt, "%q is no file of an interrupted operation", name)
 		}
 	}
-	return m.writeFiles(ctx, []string{tree}, gitDir, time.Unix(0, 0))
+	return nil
 }
 
 // setModes sets permissions and times. Files that are not there are skipped, and so are links, whose
