@@ -158,6 +158,8 @@ const (
 	ProblemProcesses     ProblemKind = "processes" // a fork bomb was ended
 	// ProblemStart: the configuration's start commands failed. Detail says how.
 	ProblemStart ProblemKind = "start"
+	// ProblemTaken: it is paused while another machine, From, works on a copy of it.
+	ProblemTaken ProblemKind = "taken"
 )
 
 // Problem is something that a user of a box should know. Fields that do not apply to Kind are

@@ -90,6 +90,8 @@ type UpRequest struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Pins are what a new box is made of, instead of what its configuration leads to.
 	Pins *Pins `json:"pins,omitempty"`
+	// Entered is what a new box is of, if that is on another machine.
+	Entered *Entered `json:"entered,omitempty"`
 
 	// Foreign means that the box is for another machine's user: it gets no secrets but what that one lends
 	// (Loan, a policy.Loan), and nothing that was approved or allowed for this machine's own user.

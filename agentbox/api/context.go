@@ -17,6 +17,10 @@ var (
 	// no machine of the team works on it, Forbidden if this one may not enter it, Corrupt if what came
 	// is not what its owner signed.
 	PullContext = Endpoint[ContextRef, PulledContext]{"/v1/context/pull"}
+	// PushContext hands back what was done in a box that was entered from another machine: the box of
+	// the directory, or the only one, if none is named. It is Forbidden if its owner does not allow
+	// that, NotFound if nothing was done.
+	PushContext = Endpoint[BoxRef, PushedContext]{"/v1/context/push"}
 )
 
 // Identity is a signed identity, with what is known here of its image.
@@ -32,6 +36,7 @@ type ShareRequest struct {
 	BoxRef
 	Project bool     `json:"project,omitempty"`
 	Members []string `json:"members,omitempty"`
+	Push    bool     `json:"push,omitempty"` // they may also hand work back, and pause the box meanwhile
 	Stop    bool     `json:"stop,omitempty"` // nobody may enter it any more
 }
 
@@ -40,6 +45,7 @@ type Shared struct {
 	What    string   `json:"what"`
 	Name    string   `json:"name"`
 	Members []string `json:"members"` // names; "*" for all
+	Push    bool     `json:"push,omitempty"`
 }
 
 // ContextRef names a context of another machine: [MACHINE/]NAME, by a name, an ID or the beginning of
@@ -47,6 +53,23 @@ type Shared struct {
 type ContextRef struct {
 	Name      string `json:"name"`
 	Directory string `json:"directory,omitempty"`
+	// Steal pauses the box there, once what is in it was taken.
+	Steal bool `json:"steal,omitempty"`
+}
+
+// PushedContext tells what became of work that was handed back. If there is a Ref, it is kept under it
+// there, also in Box if that is not "", which stays as it is.
+type PushedContext struct {
+	Of       string          `json:"of"`            // the box here
+	Machine  string          `json:"machine"`       // where it went
+	Name     string          `json:"name"`          // what was entered
+	Box      string          `json:"box,omitempty"` // there
+	Ref      string          `json:"ref,omitempty"`
+	Why      string          `json:"why,omitempty"` // it was not put in place; "" if the box has changed
+	Snapshot agentbox.Digest `json:"snapshot"`      // there
+	Commits  int             `json:"commits"`
+	Files    int             `json:"files"`
+	Took     time.Duration   `json:"took"`
 }
 
 // PulledContext is a context that is here now.
@@ -55,9 +78,21 @@ type PulledContext struct {
 	Identity identity.Document  `json:"identity"`
 	Source   agentbox.SourceRef `json:"source"`
 	Pins     *Pins              `json:"pins,omitempty"` // nil if its image cannot be had
+	Entered  *Entered           `json:"entered"`        // for UpRequest
 	Steps    []ContextStep      `json:"steps"`
 	// MissingSecrets are the names of secrets that boxes there have, and this machine's user has not.
 	MissingSecrets []string `json:"missing_secrets,omitempty"`
+}
+
+// Entered is what a box was made of that was entered from another machine: with push, what was done in
+// it goes back there.
+type Entered struct {
+	Machine string `json:"machine"` // its name in the team
+	Peer    string `json:"peer"`    // its ID
+	ID      string `json:"id"`      // of the box or task there
+	Name    string `json:"name"`    // how it was called
+	// Identity is as its owner signed it, and is what the box still builds on.
+	Identity identity.Document `json:"identity"`
 }
 
 // ContextStep is one point of the checklist of what entering takes.

@@ -207,7 +207,7 @@ func (a *app) verbs() []verb {
 		{"up", a.upCommand}, {"agent", a.agentCommand}, {"run", a.runCommand}, {"task", a.taskCommand}, {"artifact", a.artifactCommand},
 		{"ls", a.lsCommand}, {"show", a.showCommand}, {"top", a.topCommand}, {"rm", a.rmCommand},
 		// These work inside a box.
-		{"enter", a.enterCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"jobs", a.jobsCommand}, {"shell", a.shellCommand}, {"cp", a.cpCommand},
+		{"enter", a.enterCommand}, {"push", a.pushCommand}, {"exec", a.execCommand}, {"attach", a.attachCommand}, {"jobs", a.jobsCommand}, {"shell", a.shellCommand}, {"cp", a.cpCommand},
 		{"diff", a.diffCommand}, {"pull", a.pullCommand}, {"check", a.checkCommand}, {"logs", a.logsCommand}, {"ports", a.portsCommand}, {"code", a.codeCommand}, {"ssh", a.sshCommand},
 		{"ssh-config", a.sshConfigCommand},
 		// These move a box from one state to another.

@@ -17,7 +17,7 @@ import (
 // box that runs or is paused, the box of a task that runs, or a new box of what a task left.
 func (a *app) enterCommand() *cli.Command {
 	var r run
-	var away bool
+	var away, steal bool
 	worktree := ""
 	return &cli.Command{
 		Name: "enter", Category: catInside, Usage: "step into what an agent works on or has left", ArgsUsage: "[BOX|TASK] [-- CMD...]",
@@ -26,6 +26,7 @@ func (a *app) enterCommand() *cli.Command {
 			"what it left, with its image, setup and services. Of another machine of the team, [MACHINE/]NAME, a new box here like the one there:\n" +
 			"its owner allows that with agentbox task share. Without a name, lists what there is, newest trouble first.",
 		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away},
+			&cli.BoolFlag{Name: "steal", Usage: "pause the box on the other machine meanwhile; needs the right to push", Destination: &steal},
 			&cli.StringFlag{Name: "worktree", Usage: "make a checkout `DIR` of it on this machine instead, for your own editor", Destination: &worktree}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
@@ -39,7 +40,7 @@ func (a *app) enterCommand() *cli.Command {
 				return a.writeWorktree(ctx, name, worktree)
 			}
 			r.argv, r.tty = a.command, r.tty || a.interactive()
-			c, made, err := a.context(ctx, name)
+			c, made, err := a.context(ctx, name, steal)
 			if err != nil {
 				return err
 			}
@@ -62,14 +63,17 @@ func (a *app) enterCommand() *cli.Command {
 }
 
 // context finds the context that a name stands for, and tells whether a box was made for it.
-func (a *app) context(ctx context.Context, name string) (c api.Connection, made bool, err error) {
+func (a *app) context(ctx context.Context, name string, steal bool) (c api.Connection, made bool, err error) {
 	c, err = a.connect(ctx, name)
+	if err == nil && steal {
+		err = agentbox.Errorf(agentbox.Invalid, "%s is on this machine", name).WithHint("--steal is for boxes of other machines")
+	}
 	if agentbox.CodeOf(err) != agentbox.NotFound {
 		return c, false, err
 	}
 	info, taskErr := call(ctx, a, api.ShowTask, api.TaskRef{Task: name})
 	if taskErr != nil {
-		return a.pullContext(ctx, name)
+		return a.pullContext(ctx, name, steal)
 	}
 	t := info.Task
 	last := t.Last()

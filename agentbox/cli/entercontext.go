@@ -18,13 +18,13 @@ import (
 )
 
 // pullContext makes a box of what another machine of the team works on, or has left.
-func (a *app) pullContext(ctx context.Context, name string) (c api.Connection, made bool, err error) {
+func (a *app) pullContext(ctx context.Context, name string, steal bool) (c api.Connection, made bool, err error) {
 	dir, err := currentDir()
 	if err != nil {
 		return c, false, err
 	}
 	begun := time.Now()
-	got, err := call(ctx, a, api.PullContext, api.ContextRef{Name: name, Directory: dir})
+	got, err := call(ctx, a, api.PullContext, api.ContextRef{Name: name, Directory: dir, Steal: steal})
 	if err != nil {
 		if agentbox.CodeOf(err) == agentbox.NotFound {
 			err = agentbox.Errorf(agentbox.NotFound, "there is neither a box nor a task %s, here or in the team", name).WithHint("agentbox enter lists what can be entered here, agentbox ls --team what others work on")
@@ -35,7 +35,7 @@ func (a *app) pullContext(ctx context.Context, name string) (c api.Connection, m
 		return c, false, err
 	}
 	ready := time.Now()
-	resp, err := a.up(ctx, api.UpRequest{Source: &got.Source, Pins: got.Pins, Command: true})
+	resp, err := a.up(ctx, api.UpRequest{Source: &got.Source, Pins: got.Pins, Entered: got.Entered, Command: true})
 	if err != nil {
 		return c, false, err
 	}
@@ -45,6 +45,9 @@ func (a *app) pullContext(ctx context.Context, name string) (c api.Connection, m
 		printChecklist(a.stderr, got, resp, took)
 		for _, s := range got.MissingSecrets {
 			fmt.Fprintf(a.stderr, "secret %s is set there and not here: agentbox secret set %s ...\n", s, s)
+		}
+		if steal {
+			fmt.Fprintf(a.stderr, "%s of %s is paused: agentbox push hands the work back, agentbox resume there takes it back as it was\n", name, got.From)
 		}
 		fmt.Fprintf(a.stderr, "%s of %s: in box %s, %s from the question to the prompt\n", name, got.From, resp.Box.Name, tookText(time.Since(begun)))
 	}
@@ -140,7 +143,7 @@ func printChecklist(w io.Writer, got api.PulledContext, resp api.UpResponse, up 
 		}
 		fmt.Fprintf(table, "%d %s\t%s\t%s\t%s\n", i+1, [...]string{"commit", "image", "snapshot", "ready"}[i], oneLine(s.Detail), tookText(s.Took), from)
 	}
-	fmt.Fprintf(table, "5 reset\tagentbox reset %s returns to this; enter --rm leaves nothing\t\t\n", resp.Box.Name)
+	fmt.Fprintf(table, "5 reset\tagentbox reset %s drops all but the work, and begins with this image; enter --rm leaves nothing\t\t\n", resp.Box.Name)
 	_ = table.Flush() // standard error
 }
 
@@ -153,6 +156,7 @@ func (a *app) taskShareCommand() *cli.Command {
 			"call for a task, box or project counts.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "project", Usage: "share all tasks and boxes of this directory's project", Destination: &req.Project},
+			&cli.BoolFlag{Name: "push", Usage: "they may also hand work back (agentbox push), and pause the box meanwhile (agentbox enter --steal)", Destination: &req.Push},
 			&cli.BoolFlag{Name: "stop", Usage: "let nobody enter it any more", Destination: &req.Stop},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -176,7 +180,7 @@ func (a *app) taskShareCommand() *cli.Command {
 				case who == "*":
 					who = "every member of the team"
 				}
-				return facts{value: s, ids: []string{s.Name}, text: fmt.Sprintf("%s %s: %s may enter it", s.What, s.Name, who)}
+				return facts{value: s, ids: []string{s.Name}, text: fmt.Sprintf("%s %s: %s may enter it%s", s.What, s.Name, who, map[bool]string{true: ", and push to it"}[s.Push])}
 			})
 		},
 	}

@@ -64,6 +64,8 @@ func problemText(p agentbox.Problem) string {
 		return "a fork bomb was ended"
 	case agentbox.ProblemStart:
 		return p.Detail + "; agentbox reset tries again"
+	case agentbox.ProblemTaken:
+		return "paused while " + p.From + " works on it; agentbox resume takes it back"
 	}
 	return string(p.Kind)
 }

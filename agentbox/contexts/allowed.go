@@ -29,6 +29,9 @@ func (s Subject) key() string {
 	return s.ID
 }
 
+// pushKey is the key of those who may hand work back.
+func (s Subject) pushKey() string { return "push " + s.key() }
+
 // Everybody stands for all members.
 const Everybody = "*"
 
@@ -52,9 +55,9 @@ const (
 	maxAllowed     = 4 << 20 // bytes
 )
 
-// Set replaces who may enter a subject; nobody if there are no members. It lasts: it is written down
-// before it counts.
-func (a *Allowed) Set(s Subject, members []string) error {
+// Set replaces who may enter a subject and, with push, hand work back; nobody if there are no members.
+// It lasts: it is written down before it counts.
+func (a *Allowed) Set(s Subject, members []string, push bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.load(); err != nil {
@@ -64,8 +67,13 @@ func (a *Allowed) Set(s Subject, members []string) error {
 	for key, list := range a.by {
 		next[key] = list
 	}
-	if next[s.key()] = members; len(members) == 0 {
-		delete(next, s.key())
+	delete(next, s.key())
+	delete(next, s.pushKey())
+	if len(members) > 0 {
+		next[s.key()] = members
+	}
+	if len(members) > 0 && push {
+		next[s.pushKey()] = members
 	}
 	if err := durable.WriteJSON(a.File, allowedFile{allowedVersion, next}, 0o600); err != nil {
 		return err
@@ -96,6 +104,18 @@ func (a *Allowed) Any() (bool, error) {
 func (a *Allowed) May(s Subject, member identity.PeerID) (bool, error) {
 	list, err := a.Members(s)
 	return err == nil && (slices.Contains(list, Everybody) || slices.Contains(list, member.String())), err
+}
+
+// MayPush tells whether a member may hand back work on a subject, or pause it. After an error the
+// answer is no.
+func (a *Allowed) MayPush(s Subject, member identity.PeerID) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.load(); err != nil {
+		return false, err
+	}
+	list := slices.Concat(a.by[s.pushKey()], a.by[OfProject(s.Project).pushKey()])
+	return slices.Contains(list, Everybody) || slices.Contains(list, member.String()), nil
 }
 
 // load reads the file once. While it cannot be read, nobody may enter anything. Callers hold mu.

@@ -2,6 +2,7 @@ package contexts
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -37,7 +38,7 @@ func TestOnlyWhoIsAllowed(t *testing.T) {
 	if got := ask(alice); got != unknown || !got.Refused || *prepared != 0 {
 		t.Errorf("nobody is allowed: %+v, unlike what does not exist: %+v", got, unknown)
 	}
-	if err := o.Share(Subject{ID: "t-1", Project: "app"}, []string{alice.String()}); err != nil {
+	if err := o.Share(Subject{ID: "t-1", Project: "app"}, []string{alice.String()}, false); err != nil {
 		t.Fatal(err)
 	}
 	got := ask(alice)
@@ -50,7 +51,7 @@ func TestOnlyWhoIsAllowed(t *testing.T) {
 	if o.Granted(alice, agentbox.Digest{9}) {
 		t.Error("what was not handed over was granted")
 	}
-	if err := o.Share(Subject{ID: "t-1", Project: "app"}, nil); err != nil {
+	if err := o.Share(Subject{ID: "t-1", Project: "app"}, nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if o.Granted(alice, got.Work) || !ask(alice).Refused {
@@ -60,18 +61,56 @@ func TestOnlyWhoIsAllowed(t *testing.T) {
 
 func TestProjectIsShared(t *testing.T) {
 	o, _ := owner(t)
-	if err := o.Share(OfProject("other"), []string{Everybody}); err != nil {
+	if err := o.Share(OfProject("other"), []string{Everybody}, false); err != nil {
 		t.Fatal(err)
 	}
 	if !o.answer(t.Context(), bob, Question{Name: "t-1"}).Refused {
 		t.Error("another project is shared")
 	}
-	if err := o.Share(OfProject("app"), []string{Everybody}); err != nil {
+	if err := o.Share(OfProject("app"), []string{Everybody}, false); err != nil {
 		t.Fatal(err)
 	}
 	again := &Allowed{File: o.Allowed.File} // as the next daemon
 	if may, err := again.May(Subject{ID: "t-1", Project: "app"}, bob); !may || err != nil {
 		t.Errorf("%v, %v", may, err)
+	}
+}
+
+// Who may only enter hands nothing back and pauses nothing, nor does anybody what it was not asked about.
+func TestOnlyWhoMayPush(t *testing.T) {
+	o, _ := owner(t)
+	taken, stolen := 0, 0
+	o.Accept = func(context.Context, Subject, identity.PeerID, Push) (Pushed, error) {
+		taken++
+		return Pushed{Ref: "r"}, nil
+	}
+	o.Steal = func(context.Context, Subject, identity.PeerID) error { stolen++; return nil }
+	app := Subject{ID: "t-1", Project: "app"}
+	if err := o.Share(app, []string{alice.String()}, true); err != nil {
+		t.Fatal(err)
+	}
+	if !o.take(t.Context(), bob, Push{ID: "t-1"}).Refused || !o.take(t.Context(), alice, Push{ID: "t-2"}).Refused || taken != 0 {
+		t.Error("it was taken")
+	}
+	if p := o.take(t.Context(), alice, Push{ID: "t-1"}); p.Refused || taken != 1 {
+		t.Errorf("%+v", p)
+	}
+	if o.answer(t.Context(), alice, Question{Name: "t-1", Steal: true}).Refused || stolen != 1 {
+		t.Error("not stolen")
+	}
+	if err := o.Share(app, []string{alice.String()}, false); err != nil { // the last call counts
+		t.Fatal(err)
+	}
+	if !o.take(t.Context(), alice, Push{ID: "t-1"}).Refused || !o.answer(t.Context(), alice, Question{Name: "t-1", Steal: true}).Refused || o.answer(t.Context(), alice, Question{Name: "t-1"}).Refused {
+		t.Error("the right to push was not withdrawn, or entering was")
+	}
+	d := agentbox.Digest{7}
+	end := o.Lend(bob, d)
+	if !o.Granted(bob, d) || o.Granted(alice, d) {
+		t.Error("what is lent")
+	}
+	if end(); o.Granted(bob, d) {
+		t.Error("it is lent for good")
 	}
 }
 
@@ -86,4 +125,27 @@ func TestDamagedListAllowsNothing(t *testing.T) {
 func FuzzAllowed(f *testing.F) {
 	f.Add([]byte(`{"version":1,"allowed":{"t-1":["*"]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) { _, _ = decodeAllowed(b) })
+}
+
+// What a member answers to a push, and what it hands back, are texts to show and bytes to verify.
+func FuzzPush(f *testing.F) {
+	f.Add([]byte(`{"box":"a\u001bb","ref":"r"}`), []byte(`{"id":"t-1","from":{"version":1}}`))
+	f.Add([]byte(`{"identity":{},"why":"\u001b[2J"}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, answer, question []byte) {
+		var p Pushed
+		if json.Unmarshal(answer, &p) == nil && p.check() == nil {
+			if text := p.Box + p.Ref + p.Why; agentbox.Printable(text) != text || len(p.Identity) == 0 && p.Ref == "" {
+				t.Errorf("%+v", p)
+			}
+		}
+		var q Push
+		o, _ := owner(t)
+		o.Accept = func(context.Context, Subject, identity.PeerID, Push) (Pushed, error) {
+			t.Error("nobody may push")
+			return Pushed{}, nil
+		}
+		if json.Unmarshal(question, &q) == nil && !o.take(t.Context(), bob, q).Refused {
+			t.Error("not refused")
+		}
+	})
 }

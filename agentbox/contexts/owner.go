@@ -15,10 +15,12 @@ import (
 const Service wire.Service = "contexts-1"
 
 // Question asks for a context, by the ID or name of a box or task. With History, the answer also
-// names the history of the commit that it began with.
+// names the history of the commit that it began with. With Steal, the box is paused after that, for
+// those who may hand work back.
 type Question struct {
 	Name    string `json:"name"`
 	History bool   `json:"history,omitempty"`
+	Steal   bool   `json:"steal,omitempty"`
 }
 
 // Answer names blobs by their manifests: the signed identity (package identity), the snapshot
@@ -48,12 +50,17 @@ type Owner struct {
 	Find func(ctx context.Context, name string) (Subject, error)
 	// Prepare makes what is handed over, as it is now.
 	Prepare func(ctx context.Context, s Subject, history bool) (Answer, error)
+	// Accept takes what a member who may hand it back has made of s.
+	Accept func(ctx context.Context, s Subject, member identity.PeerID, p Push) (Pushed, error)
+	// Steal pauses the box of s for a member, once its context was prepared.
+	Steal func(ctx context.Context, s Subject, member identity.PeerID) error
 	// Withdrawn is called when something that was granted is not any more.
 	Withdrawn func()
 	Log       *slog.Logger
 
 	mu      sync.Mutex
 	granted map[agentbox.Digest]map[identity.PeerID]Subject
+	lent    map[loan]int
 }
 
 // Handler answers the questions of members.
@@ -68,16 +75,20 @@ func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) 
 	s, err := o.Find(ctx, q.Name)
 	may := false
 	if err == nil {
-		may, err = o.Allowed.May(s, member)
+		if may, err = o.Allowed.May(s, member); may && q.Steal {
+			may, err = o.Allowed.MayPush(s, member)
+		}
 	}
 	if !may {
 		o.Log.Info("a member asked for a context that it may not enter", "peer", member.Short(), "error", err)
 		return Answer{Refused: true}
 	}
 	a, err := o.Prepare(ctx, s, q.History)
+	if err == nil && q.Steal {
+		err = o.Steal(ctx, s, member)
+	}
 	if err != nil {
-		message := agentbox.AsError(err).Message
-		return Answer{Failed: message[:min(len(message), maxFailed)]}
+		return Answer{Failed: failure(err)}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,21 +114,23 @@ func (a Answer) blobs() (all []agentbox.Digest) {
 	return all
 }
 
-// Granted tells whether a member was given the manifest of a blob, and may still enter what it is of.
+// Granted tells whether a member was given the manifest of a blob, and may still enter what it is of,
+// or it is lent.
 func (o *Owner) Granted(member identity.PeerID, manifest agentbox.Digest) bool {
 	o.mu.Lock()
 	s, ok := o.granted[manifest][member]
+	lent := o.lent[loan{member, manifest}] > 0
 	o.mu.Unlock()
-	if !ok {
-		return false
+	if lent || !ok {
+		return lent
 	}
 	may, err := o.Allowed.May(s, member)
 	return may && err == nil
 }
 
-// Share replaces who may enter a subject.
-func (o *Owner) Share(s Subject, members []string) error {
-	err := o.Allowed.Set(s, members)
+// Share replaces who may enter a subject and, with push, hand work back.
+func (o *Owner) Share(s Subject, members []string, push bool) error {
+	err := o.Allowed.Set(s, members, push)
 	if err == nil {
 		o.Withdrawn()
 	}

@@ -19,6 +19,7 @@ import (
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/identity"
 	"agentbox/agentbox/layers"
+	peers "agentbox/mesh/identity"
 )
 
 // handover says what boxes and tasks are (package identity), hands them to members who may enter them,
@@ -27,14 +28,17 @@ type handover struct {
 	d     *daemon
 	owner *contexts.Owner
 	cache *sharedCache
+
+	pushing *sync.Mutex // held while work is taken
 }
 
 // newHandover answers members from now on.
 func (d *daemon) newHandover() handover {
-	h := handover{d: d, cache: new(sharedCache), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
-	h.owner.Find, h.owner.Prepare = h.find, h.prepare
+	h := handover{d: d, cache: new(sharedCache), pushing: new(sync.Mutex), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
+	h.owner.Find, h.owner.Prepare, h.owner.Accept, h.owner.Steal = h.find, h.prepare, h.accept, h.steal
 	d.shares.contexts.Store(h.owner)
 	d.shares.team.Serve(contexts.Service, h.owner.Handler())
+	d.shares.team.Serve(contexts.PushService, h.owner.PushHandler())
 	return h
 }
 
@@ -43,6 +47,7 @@ func (h handover) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ShowIdentity, h.show)
 	api.Handle(mux, api.ShareContext, h.share)
 	api.Handle(mux, api.PullContext, h.pull)
+	api.Handle(mux, api.PushContext, h.push)
 }
 
 // subject is a box or a task, and how it is called.
@@ -168,6 +173,15 @@ func (h handover) prepare(ctx context.Context, of contexts.Subject, history bool
 	return a, err
 }
 
+// steal pauses the box of a context, which a member has taken.
+func (h handover) steal(ctx context.Context, of contexts.Subject, member peers.PeerID) error {
+	ref := api.BoxRef{Box: of.ID}
+	if kept, err := h.d.taskWork().find(ctx, &ref); kept != nil || err != nil {
+		return err // nothing of it runs here
+	}
+	return host.Steal(ctx, h.d.boxes, ref, fleetTeam{h.d}.Name(member))
+}
+
 // share replaces who may enter something.
 func (h handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Progress) (out api.Shared, err error) {
 	what := contexts.Subject{}
@@ -196,7 +210,8 @@ func (h handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Pr
 		out.Members = append(out.Members, fleetTeam{h.d}.member(m))
 	}
 	defer h.cache.forget()
-	return out, h.owner.Share(what, members)
+	out.Push = req.Push && len(members) > 0
+	return out, h.owner.Share(what, members, req.Push)
 }
 
 // members are those that a request allows, by their IDs.

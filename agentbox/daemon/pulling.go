@@ -44,7 +44,7 @@ func (h handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 		return p.out, err
 	}
 	p.peer, p.out.From = theirs.Owner, fleetTeam{h.d}.Name(theirs.Owner)
-	if err := p.identify(ctx, theirs.ID); err != nil {
+	if err := p.identify(ctx, contexts.Question{Name: theirs.ID, Steal: req.Steal}); err != nil {
 		return p.out, err
 	}
 	all, inner := errgroup.WithContext(ctx)
@@ -57,6 +57,7 @@ func (h handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 	}
 	p.pin(image, setup)
 	p.out.Steps = p.steps
+	p.out.Entered = &api.Entered{Machine: p.out.From, Peer: p.peer.String(), ID: theirs.ID, Name: theirs.Name, Identity: p.out.Identity}
 	p.out.MissingSecrets, err = h.missingSecrets(p.out.Identity)
 	return p.out, err
 }
@@ -104,15 +105,15 @@ func (p *pulling) ask(ctx context.Context, q contexts.Question) (contexts.Answer
 	a, err := contexts.Ask(ctx, c, q)
 	if agentbox.CodeOf(err) == agentbox.Forbidden {
 		err = agentbox.Errorf(agentbox.Forbidden, "%s of %s is not shared with you", q.Name, p.out.From).
-			WithHint("ask who works at %s to run: agentbox task share %s %s", p.out.From, q.Name, fleetTeam{p.d}.Name(fleetTeam{p.d}.Self()))
+			WithHint("ask who works at %s to run: agentbox task share %s%s %s", p.out.From, map[bool]string{true: "--push "}[q.Steal], q.Name, fleetTeam{p.d}.Name(fleetTeam{p.d}.Self()))
 	}
 	return a, err
 }
 
 // identify gets the identity, which its owner must have signed.
-func (p *pulling) identify(ctx context.Context, id string) (err error) {
+func (p *pulling) identify(ctx context.Context, q contexts.Question) (err error) {
 	begun := time.Now()
-	if p.answer, err = p.ask(ctx, contexts.Question{Name: id}); err != nil {
+	if p.answer, err = p.ask(ctx, q); err != nil {
 		return err
 	}
 	defer p.d.shares.team.Expect(p.peer, p.answer.Identity, p.answer.Snapshot)()
@@ -120,19 +121,12 @@ func (p *pulling) identify(ctx context.Context, id string) (err error) {
 	if err != nil {
 		return err
 	}
-	owner, err := p.d.shares.mesh.Find(p.peer.String())
-	if err != nil {
-		return err
-	}
-	if p.out.Identity, err = identity.Parse(b); err != nil {
-		return err
-	}
-	if err := p.out.Identity.Verify(owner.Key); err != nil {
+	if p.out.Identity, err = p.signedBy(p.peer, b); err != nil {
 		return err
 	}
 	p.snap, err = p.d.snapshots().FetchDocument(ctx, p.d.shares.remotes, p.answer.Snapshot, p.out.Identity.Snapshot)
 	if err == nil && (p.snap.Document.Project != p.out.Identity.Project || p.snap.Work != p.answer.Work) {
-		err = agentbox.Errorf(agentbox.Corrupt, "the snapshot of %s is not the one that its identity names", id)
+		err = agentbox.Errorf(agentbox.Corrupt, "the snapshot of %s is not the one that its identity names", q.Name)
 	}
 	p.did(api.PartIdentity, begun, int64(len(b)), p.out.Identity.ID().Short())
 	return err

@@ -189,7 +189,7 @@ func (s saves) accept(ctx context.Context, t agentbox.Task, document []byte, pac
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
-	out, _, err := s.d.snapshots().Put(ctx, d, id, savedName(t.ID), func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, mirror, w) })
+	out, _, err := s.d.snapshots().Put(ctx, d, id, savedName(t.ID), writeWork(d, mirror))
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}

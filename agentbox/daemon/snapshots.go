@@ -75,8 +75,13 @@ func (s snapshots) keep(ctx context.Context, kept snapshot.Kept, projectName, of
 	if err := d.FindSecret(ctx, dir, values); err != nil {
 		return out, false, err
 	}
-	out, created, err := s.Put(ctx, d, id, of, func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, dir, w) })
+	out, created, err := s.Put(ctx, d, id, of, writeWork(d, dir))
 	return out, !created, err
+}
+
+// writeWork writes the pack of a snapshot that is in a mirror.
+func writeWork(d snapshot.Document, mirror string) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, mirror, w) }
 }
 
 // history returns the manifest of the pack of what a snapshot builds on; zero if it has all of it.

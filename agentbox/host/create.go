@@ -26,6 +26,7 @@ func (c *creation) newRecord(key string) record {
 	return record{
 		Phase: phaseNew, Key: key, Task: c.Request.Task, Foreign: c.Request.Foreign, Loan: c.Request.Loan, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
 		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir, Env: c.Request.Env,
+		Pins: c.Request.Pins, Entered: c.Request.Entered,
 		Box: agentbox.Box{
 			Directory: c.Directory, Source: c.from.Digest(), Elsewhere: c.Request.Source != nil && c.Request.Source.Elsewhere, Branch: c.Repo.Branch, Commit: c.Repo.Commit, Lifetime: c.Config.Lifetime, Disk: c.Config.Disk, Labels: c.Request.Labels,
 		},
@@ -45,9 +46,9 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 	}
 	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
 	asked, built := u.Config, false
-	if p := u.Request.Pins; p != nil {
+	if p := u.rec.Pins; p != nil {
 		if u.img, err = m.Images.Exact(ctx, p.Image, progress); err != nil {
-			return err
+			return agentbox.Classify(agentbox.CodeOf(err), "the image that box %s was entered with: %w", u.rec.Box.Name, err)
 		}
 		built = true
 	} else if asked.Build != nil {
@@ -110,7 +111,7 @@ func checkGPUs(n int, kind agentbox.Isolation) error {
 // layer adds the repository's tools (UpTools) or its setup result (UpSetup) to the image; u.img is
 // the result. The plan decides the order: setup may need the tools.
 func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progress agentbox.Progress) (err error) {
-	if p := u.Request.Pins; p != nil { // the image has both
+	if p := u.rec.Pins; p != nil { // the image has both
 		if do == api.UpSetup {
 			u.rec.Box.Cache, u.rec.SetupResult = p.Key, p.Result
 		}

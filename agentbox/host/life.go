@@ -29,7 +29,11 @@ func (m *Manager) ensureRunning(ctx context.Context, b *box, progress agentbox.P
 	case agentbox.Running:
 		return b.renew(ctx)
 	case agentbox.Paused:
-		return m.resume(ctx, b, progress)
+		err := m.resume(ctx, b, progress)
+		if err == nil && b.record().Taken != "" {
+			err = b.change(m.home, func(rec *record) { rec.Taken = "" })
+		}
+		return err
 	}
 	reportEnd(b.record(), progress)
 	return m.newLife(ctx, b, b.record(), progress)

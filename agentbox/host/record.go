@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
@@ -71,6 +72,11 @@ type record struct {
 	Root    string `json:"root,omitempty"` // its workspace there; "" is guestWorkspace
 	// Env is api.UpRequest.Env.
 	Env map[string]string `json:"env,omitempty"`
+	// Pins and Entered are those of api.UpRequest; a reset goes by them, too.
+	Pins    *api.Pins    `json:"pins,omitempty"`
+	Entered *api.Entered `json:"entered,omitempty"`
+	// Taken is the machine that works on a copy of the box, which is paused meanwhile.
+	Taken string `json:"taken,omitempty"`
 	// Subdir is where below Box.Directory the configuration was looked for.
 	Subdir string `json:"subdir,omitempty"`
 	User   string `json:"user"` // of commands

@@ -101,6 +101,9 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 			out.Problems = append(out.Problems, problemsOf(st)...)
 		}
 	}
+	if rec.Taken != "" && out.State == agentbox.Paused {
+		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemTaken, From: rec.Taken})
+	}
 	if rec.StartErr != "" {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemStart, Detail: rec.StartErr})
 	}

@@ -13,7 +13,6 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/workspace"
 )
@@ -110,11 +109,8 @@ func (w Work) Keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progre
 
 // request says which work to keep of a box, and where: in the mirror of its project.
 func (w Work) request(b Box) snapshot.Request {
-	p, err := project.Identify(b.Directory)
-	if err != nil { // the checkout is gone: its path still names it
-		p = project.Project{Name: b.Directory}
-	}
+	of := projectOf(b)
 	return snapshot.Request{
-		Mirror: w.Home.Mirror(p.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Baseline: w.Home.Box(b.ID).Baseline(), Checkout: b.Directory, Dir: b.Workspace,
+		Mirror: w.Home.Mirror(of.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Baseline: w.Home.Box(b.ID).Baseline(), Checkout: b.Directory, Dir: b.Workspace,
 	}
 }
