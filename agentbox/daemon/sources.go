@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"strings"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -112,27 +111,23 @@ func (s sources) checkout(ctx context.Context, kept snapshot.Kept, projectName, 
 	})
 }
 
-// copyAuthor gives a checkout the name and address with which commits are made in another one, if that
-// is there and its own configuration has them.
+// copyAuthor gives a checkout the name and address with which commits are made in another one, or, if
+// that is gone, by this machine's user.
 func copyAuthor(ctx context.Context, from, to string) error {
 	repo, err := workspace.Describe(ctx, from)
 	if err != nil {
-		return ctx.Err()
+		repo, err = workspace.Describe(ctx, to)
 	}
-	config := func(file string, args ...string) (string, error) {
-		out, _, err := git.Run(ctx, git.Call{Dir: to, Args: append([]string{"config", "--file", file}, args...)})
-		return strings.TrimSuffix(string(out), "\n"), err
+	if err != nil {
+		return err
 	}
-	for _, key := range []string{"user.name", "user.email"} {
-		value, err := config(filepath.Join(repo.CommonDir, "config"), "--get", key)
-		if err != nil || value == "" {
-			continue // there is none
-		}
-		if _, err := config(filepath.Join(to, ".git", "config"), key, value); err != nil {
-			return err
+	author, err := workspace.Author(ctx, repo)
+	for _, s := range author {
+		if err == nil {
+			_, _, err = git.Run(ctx, git.Call{Dir: to, Args: []string{"config", "--file", filepath.Join(to, ".git", "config"), s.Key, s.Value}})
 		}
 	}
-	return nil
+	return err
 }
 
 func describeSource(c source.Captured, ref agentbox.SourceRef) api.CapturedSource {

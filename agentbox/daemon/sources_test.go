@@ -67,8 +67,9 @@ func TestSendSource(t *testing.T) {
 
 // Who goes on commits as whoever began.
 func TestCopyAuthor(t *testing.T) {
-	from, to := t.TempDir(), t.TempDir()
-	for _, dir := range []string{from, to} {
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "none"))
+	from, to, other := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dir := range []string{from, to, other} {
 		if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -85,7 +86,12 @@ func TestCopyAuthor(t *testing.T) {
 	if out, err := exec.Command("git", "-C", to, "config", "--local", "user.name").Output(); err == nil {
 		t.Errorf("a name that nobody has: %q", out)
 	}
-	if err := copyAuthor(t.Context(), t.TempDir(), to); err != nil { // no checkout is there any more
+	// No checkout is there any more, but this machine's user.
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(from, ".git", "config"))
+	if err := copyAuthor(t.Context(), filepath.Join(from, "gone"), other); err != nil {
 		t.Error(err)
+	}
+	if out, err := exec.Command("git", "config", "--file", filepath.Join(other, ".git", "config"), "user.email").Output(); err != nil || string(out) != "a@b.example\n" {
+		t.Errorf("%q, %v", out, err)
 	}
 }

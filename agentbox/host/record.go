@@ -72,8 +72,9 @@ type record struct {
 	Root    string `json:"root,omitempty"` // its workspace there; "" is guestWorkspace
 	// Env is api.UpRequest.Env.
 	Env map[string]string `json:"env,omitempty"`
-	// Pins and Entered are those of api.UpRequest; a reset goes by them, too.
-	Pins    *api.Pins    `json:"pins,omitempty"`
+	// Pins are those of api.UpRequest; a reset goes by them, too.
+	Pins *api.Pins `json:"pins,omitempty"`
+	// Entered is that of api.UpRequest, with the identity as which its work went back last.
 	Entered *api.Entered `json:"entered,omitempty"`
 	// Taken is the machine that works on a copy of the box, which is paused meanwhile.
 	Taken string `json:"taken,omitempty"`

@@ -155,6 +155,13 @@ func carriedSettings(ctx context.Context, repo Repo) ([]git.Setting, error) {
 	return settings, nil
 }
 
+// Author returns the name and address with which commits are made in a checkout: its own, else the
+// user's. What nobody has set is missing.
+func Author(ctx context.Context, repo Repo) ([]git.Setting, error) {
+	all, err := carriedSettings(ctx, repo)
+	return slices.DeleteFunc(missing(all, nil), func(s git.Setting) bool { return !strings.HasPrefix(s.Key, "user.") }), err
+}
+
 // missing returns the settings whose keys are not in have. If a key occurs several times, the
 // last value wins.
 func missing(settings, have []git.Setting) []git.Setting {
