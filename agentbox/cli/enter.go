@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +27,8 @@ func (a *app) enterCommand() *cli.Command {
 		StopOnNthArg: a.commandFollows(),
 		Description: "A box is entered as it is; a paused one goes on. Of a task that runs, it is the task's own box; of one that has ended, a new box of\n" +
 			"what it left, with its image, setup and services. Of another machine of the team, [MACHINE/]NAME, a new box here like the one there:\n" +
-			"its owner allows that with agentbox task share. Without a name, lists what there is, newest trouble first.",
+			"its owner allows that with agentbox task share. Without a name, lists what there is here and in the team, newest trouble first, and asks\n" +
+			"for a number.",
 		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away},
 			&cli.BoolFlag{Name: "steal", Usage: "pause the box on the other machine meanwhile; needs the right to push", Destination: &steal},
 			&cli.StringFlag{Name: "worktree", Usage: "make a checkout `DIR` of it on this machine instead, for your own editor", Destination: &worktree}),
@@ -34,7 +38,10 @@ func (a *app) enterCommand() *cli.Command {
 			}
 			name := cmd.Args().First()
 			if name == "" {
-				return a.listContexts(ctx)
+				var err error
+				if name, err = a.listContexts(ctx); name == "" {
+					return err
+				}
 			}
 			if worktree != "" {
 				return a.writeWorktree(ctx, name, worktree)
@@ -114,28 +121,78 @@ type workContext struct {
 	Name    string    `json:"name"` // for enter
 	State   string    `json:"state"`
 	Branch  string    `json:"branch,omitempty"`
-	Time    time.Time `json:"time"` // when the task ended, or the box was made
+	Time    time.Time `json:"time,omitzero"` // when the task ended, or the box was made
 	Trouble bool      `json:"trouble"`
 }
 
-// listContexts lists boxes, and tasks that have ended: those that did not succeed come first, and
-// the newest of each.
-func (a *app) listContexts(ctx context.Context) error {
+// listContexts lists boxes, tasks that have ended, and what others of the team work on or share: those
+// that did not succeed come first, and the newest of each. At a terminal it asks for one; "" is none.
+func (a *app) listContexts(ctx context.Context) (name string, err error) {
+	all, err := a.contexts(ctx)
+	if err != nil {
+		return "", err
+	}
+	ask := a.interactive() && !a.quiet && !a.json && len(all) > 0
+	head, n := []string{"ENTER", "KIND", "STATE", "BRANCH", "SINCE"}, 0
+	if ask {
+		head = append([]string{"#"}, head...)
+	}
+	err = a.report(listed(all, head, func(c workContext) (string, []string) {
+		row, since := []string{}, ""
+		if n++; ask {
+			row = append(row, strconv.Itoa(n))
+		}
+		if !c.Time.IsZero() {
+			since = agoText(c.Time)
+		}
+		return c.Name, append(row, c.Name, c.Kind, c.State, c.Branch, since)
+	}))
+	if err != nil || !ask {
+		return "", err
+	}
+	fmt.Fprint(a.stderr, "enter number: ")
+	line, _ := bufio.NewReader(a.stdin).ReadString('\n') // the end of input chooses none
+	if line = strings.TrimSpace(line); line == "" {
+		return "", nil
+	}
+	if n, err = strconv.Atoi(line); err != nil || n < 1 || n > len(all) {
+		return "", agentbox.Errorf(agentbox.Invalid, "%q is no number of the list", line)
+	}
+	return all[n-1].Name, nil
+}
+
+// contexts are what can be entered, in the order of listContexts.
+func (a *app) contexts(ctx context.Context) (all []workContext, err error) {
 	boxes, err := call(ctx, a, api.ListBoxes, api.ListRequest{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tasks, err := call(ctx, a, api.ListTasks, api.TaskList{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var all []workContext
+	here := map[string]bool{}
 	for _, b := range boxes {
+		here[b.ID.String()] = true
 		all = append(all, workContext{"box", b.Name, stateText(b), b.Branch, b.Created, b.Ended != nil && !b.Ended.Requested()})
 	}
 	for _, t := range tasks {
+		here[t.ID.String()] = true
 		if last := t.Last(); last != nil && last.Result != nil && t.State.Done() {
 			all = append(all, workContext{"task", t.ID.String(), leftText(t), "", last.Result.Ended, t.State != agentbox.TaskSucceeded})
+		}
+	}
+	team, err := call(ctx, a, api.ListTeam, api.None{})
+	if agentbox.CodeOf(err) == agentbox.NotFound { // there is none
+		err = nil
+	}
+	for _, c := range team {
+		state := agentbox.TaskState(c.State)
+		if name := c.Machine + "/" + cmp.Or(c.Name, c.ID); c.Online && !here[c.ID] {
+			if c.Kind == "task" {
+				name = c.Machine + "/" + c.ID
+			}
+			all = append(all, workContext{c.Kind, name, c.State, c.Branch, time.Time{}, state.Done() && state != agentbox.TaskSucceeded})
 		}
 	}
 	slices.SortStableFunc(all, func(x, y workContext) int {
@@ -147,7 +204,5 @@ func (a *app) listContexts(ctx context.Context) error {
 		}
 		return y.Time.Compare(x.Time)
 	})
-	return a.report(listed(all, []string{"ENTER", "KIND", "STATE", "BRANCH", "SINCE"}, func(c workContext) (string, []string) {
-		return c.Name, []string{c.Name, c.Kind, c.State, c.Branch, agoText(c.Time)}
-	}))
+	return all, err
 }

@@ -109,7 +109,8 @@ func (h handover) accept(ctx context.Context, of contexts.Subject, member peers.
 		return out, err
 	}
 	out.Snapshot = got.ID
-	if before, err := h.d.snapshots().Find(ctx, from.Snapshot.Hex()); err == nil { // else it was removed
+	before, gone := h.d.snapshots().Find(ctx, from.Snapshot.Hex())
+	if gone == nil {
 		if out.Nothing, err = got.Document.SameWork(ctx, h.d.snapshots().mirror(s.Project), before.Document); out.Nothing || err != nil {
 			return out, err
 		}
@@ -118,7 +119,7 @@ func (h handover) accept(ctx context.Context, of contexts.Subject, member peers.
 	if kept, err := h.d.taskWork().left(ctx, &ref); kept != nil || err != nil { // its box is gone, or elsewhere
 		return h.offer(ctx, out, nil, member, got)
 	}
-	b, done, err := h.d.boxes.Work.Replace(ctx, ref, from.Snapshot, got.Document)
+	b, done, err := h.d.boxes.Work.Replace(ctx, ref, before.Document, got.Document) // none is no box's
 	switch {
 	case agentbox.CodeOf(err) == agentbox.Conflict:
 		out.Why = agentbox.AsError(err).Message

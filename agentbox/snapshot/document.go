@@ -276,14 +276,15 @@ func (d Document) KeepPushed(ctx context.Context, dir, machine string) (string, 
 	return ref, mirror{mirrorFor(dir, len(d.Whole))}.setRefs(ctx, map[string]string{ref: d.Whole})
 }
 
-// SameWork tells whether two snapshots in a mirror have the same commits, files, index and branches.
+// SameWork tells whether two snapshots in a mirror have the same commits, files, index and branches. The
+// times of files do not count: gVisor changes them by microseconds when it saves a box.
 func (d Document) SameWork(ctx context.Context, dir string, o Document) (bool, error) {
-	if d.Head != o.Head || d.Branch != o.Branch || len(d.Others) != len(o.Others) || (d.Rest == "") != (o.Rest == "") {
+	if d.Head != o.Head || d.Branch != o.Branch || !slices.Equal(d.Others, o.Others) || (d.Rest == "") != (o.Rest == "") {
 		return false, nil
 	}
 	args := []string{"rev-parse", d.Whole + "^{tree}", o.Whole + "^{tree}"}
 	if d.Rest != "" {
-		for _, name := range []string{"staged", "unmerged", "flags", "refs", "ignored", "state"} {
+		for _, name := range []string{"staged", "unmerged", "flags", "modes", "refs", "ignored", "state"} {
 			args = append(args, d.Rest+":"+name, o.Rest+":"+name)
 		}
 	}

@@ -18,11 +18,11 @@ import (
 )
 
 // Replace has the workspace of a box go on from another state, to, whose objects are in the mirror, if
-// it is as it was: same tells that of what is kept of it now, and as which snapshot. All that runs in
+// it has the same work as in from: describe says which snapshot is what is kept of it now. All that runs in
 // the box stands still meanwhile. Files get their contents from git in the box, and the time of now, so
 // that tools see what changed; a file that is in the way and that no snapshot has is not overwritten,
 // and then nothing is changed. done is false, without an error, for a box that is not as it was.
-func Replace(ctx context.Context, g Guest, req Request, to Document, same func(context.Context, Kept) (Document, bool, error)) (done bool, err error) {
+func Replace(ctx context.Context, g Guest, req Request, from, to Document, describe func(context.Context, Kept) (Document, error)) (done bool, err error) {
 	release, err := hold(ctx, g)
 	if err != nil {
 		return false, err
@@ -32,11 +32,14 @@ func Replace(ctx context.Context, g Guest, req Request, to Document, same func(c
 	if err != nil {
 		return false, err
 	}
-	from, is, err := same(ctx, kept)
-	if err != nil || !is || !slices.Equal(from.nested(), to.nested()) {
+	now, err := describe(ctx, kept)
+	if err != nil || !slices.Equal(now.nested(), to.nested()) {
 		return false, err
 	}
-	return true, mirror{kept.Mirror}.put(ctx, g, req.Dir, from, to)
+	if same, err := now.SameWork(ctx, req.Mirror, from); err != nil || !same {
+		return false, err
+	}
+	return true, mirror{kept.Mirror}.put(ctx, g, req.Dir, now, to)
 }
 
 // nested are the states of the repositories in the workspace, which are not replaced.
@@ -243,6 +246,8 @@ if [ -n "$HEAD" ]; then git read-tree --reset "$HEAD"; else git read-tree --empt
 told() { git cat-file blob "$REST:$1" | tr '\0\n' '\n\001' | sed -n "$2" | tr '\n\001' '\0\n' >"$t/told"; [ -s "$t/told" ]; }
 if [ -n "$REST" ]; then
 	! told flags 's/^[Ss] //p' || git update-index -z --skip-worktree --stdin <"$t/told" || fail the index
+	! told flags 's/^A //p' || xargs -0 rm -f -- <"$t/told"
+	! told flags 's/^I //p' || GIT_LITERAL_PATHSPECS=1 git add -N -f --pathspec-from-file="$t/told" --pathspec-file-nul || fail the index
 	! told flags 's/^[a-z] //p' || git update-index -z --assume-unchanged --stdin <"$t/told" || fail the index
 	for mode in $(git cat-file blob "$REST:modes" | tr '\0\n' '\n\001' | sed 's/ .*//' | sort -u); do
 		! told modes "s/^$mode //p" || xargs -0 chmod "$mode" <"$t/told" 2>/dev/null

@@ -125,7 +125,7 @@ func (r *rest) addIndex(mode, id, stage, name string) error {
 }
 
 // parseFlags reads "LETTER PATH" of git ls-files -v: lower-case for files that git takes for
-// unchanged, S for those that it does not write.
+// unchanged, S for those that it does not write; I for those that are to be added, A for absent ones.
 func (r *rest) parseFlags(text string) error {
 	for _, line := range fields(text) {
 		if len(line) < 3 || line[1] != ' ' || !workspace.ValidName(line[2:]) {
@@ -208,6 +208,16 @@ func (m mirror) apply(ctx context.Context, r rest, commit string, to mirror, dir
 	}
 	err := update(r.index, "--index-info")
 	for letter, names := range r.hidden {
+		if letter == 'A' {
+			continue
+		}
+		if letter == 'I' {
+			_, _, addErr := to.Run(ctx, git.Call{
+				Env: []string{"GIT_WORK_TREE=" + dir}, Stdin: strings.NewReader(joined(names)), Args: []string{"-C", dir, "add", "-N", "-f", "--pathspec-from-file=-", "--pathspec-file-nul"},
+			})
+			err = errors.Join(err, mirrorError(addErr))
+			continue
+		}
 		if letter == 'S' || letter == 's' {
 			err = errors.Join(err, update(names, "--skip-worktree", "--stdin"))
 		}
@@ -256,7 +266,7 @@ func (m mirror) checkState(ctx context.Context, tree string) error {
 	return nil
 }
 
-// setModes sets permissions and times. Files that are not there are skipped, and so are links, whose
+// setModes removes what a sparse checkout leaves out, and sets permissions and times. Files that are not there are skipped, and so are links, whose
 // target may be elsewhere.
 func (r rest) setModes(dir string) error {
 	root, err := os.OpenRoot(dir)
@@ -267,6 +277,11 @@ func (r rest) setModes(dir string) error {
 	regular := func(name string) bool {
 		info, err := root.Lstat(name)
 		return err == nil && info.Mode().IsRegular()
+	}
+	for _, name := range r.hidden['A'] {
+		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	for name, mode := range r.modes {
 		if regular(name) {

@@ -314,9 +314,10 @@ nested() { # the repository $1 in the workspace: a .git, or a bare one
 //
 //	staged     how the index differs from HEAD, as git diff-index --raw -z prints it
 //	unmerged   its conflicts, as git ls-files -u -z does
-//	flags      git ls-files -v -z, of what git is told not to look at
+//	flags      git ls-files -v -z, of what git is told not to look at, "I PATH" of what is to be added
+//	           (git add --intent-to-add), and "A PATH" of what a sparse checkout leaves out
 //	modes      "MODE ./PATH" and a zero byte for files with other permissions than 644 and 755
-//	times      git ls-files --debug -z of the files that differ from HEAD
+//	times      git ls-files --debug -z of the files that differ from HEAD, of which only mtime
 //	refs       "ID REF" of each branch and tag, and of the stash
 //	objects/   what is staged
 //	ignored/   the ignored files that ARTIFACTS names
@@ -328,16 +329,24 @@ rest() {
 	r=$t/rest
 	mkdir "$r" && cp -p "$index" "$r/index" 2>/dev/null || return 0
 	export GIT_INDEX_FILE="$r/index" GIT_LITERAL_PATHSPECS=1
-	git diff-index --cached --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
+	git diff-index --cached --ita-invisible-in-index --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
 	git ls-files -u -z >"$r/unmerged"
-	git ls-files -v -z | tr '\0\n' '\n\001' | sed -n '/^[a-zS] /p' | tr '\n\001' '\0\n' >"$r/flags"
+	{
+		git ls-files -v -z | tr '\0\n' '\n\001' | sed -n '/^[a-zS] /p'
+		git diff-files --ita-invisible-in-index --diff-filter=A --name-only -z | tr '\0\n' '\n\001' | sed 's/^/I /'
+		GIT_INDEX_FILE=$t/index git ls-files -v -z | tr '\0\n' '\n\001' | sed -n 's/^S /A /p'
+	} | tr '\n\001' '\0\n' >"$r/flags"
 	set --
 	for mode in 400 440 444 500 550 555 600 640 660 664 666 700 740 744 750 754 770 775 777 711; do
 		set -- "$@" -o -perm "$mode" -exec printf "$mode %s\\0" {} +
 	done
 	find . -path ./.git -prune -o -type f ! -perm 644 ! -perm 755 \( -perm 000 "$@" \) >"$r/modes" 2>/dev/null
 	GIT_INDEX_FILE="$t/index"
-	when() { xargs -0 git -c 'safe.directory=*' -c core.fsmonitor=false ls-files --debug -z -- >>"$r/times"; }
+	sep=$(printf '\001')
+	when() { # without what differs between two lives of a box: inodes, and when they changed
+		xargs -0 git -c 'safe.directory=*' -c core.fsmonitor=false ls-files --debug -z -- | tr '\0\n' '\n\001' |
+			sed "s/^  ctime: [0-9:]*$sep\(  mtime: [0-9:]*$sep\)  dev: [^$sep]*$sep  uid: [^$sep]*$sep  size: [^$sep]*$sep/\1/" | tr '\n\001' '\0\n' >>"$r/times"
+	}
 	: >"$r/times"
 	git diff-tree -r -z --no-renames --name-only --diff-filter=d "$began" "$tree" >"$r/changed"
 	tr '\0' '\n' <"$r/staged" | sed '/^:/d' | tr '\n' '\0' >>"$r/changed"

@@ -51,15 +51,15 @@ func (w Work) whole(ctx context.Context, b Box) snapshot.Request {
 
 // Replace has a box go on from a snapshot to, whose work is in the mirror, if it is as it was in the
 // snapshot from (snapshot.Replace). It wakes the box.
-func (w Work) Replace(ctx context.Context, ref api.BoxRef, from agentbox.Digest, to snapshot.Document) (b Box, done bool, err error) {
+func (w Work) Replace(ctx context.Context, ref api.BoxRef, from, to snapshot.Document) (b Box, done bool, err error) {
 	b, guest, err := w.enter(ctx, ref, nil)
 	if err != nil {
 		return b, false, err
 	}
 	defer guest.Close()
-	done, err = snapshot.Replace(ctx, guest, w.whole(ctx, b), to, func(ctx context.Context, kept snapshot.Kept) (snapshot.Document, bool, error) {
-		d, id, err := snapshot.NewDocument(ctx, kept, projectOf(b).Name)
-		return d, id == from, err
+	done, err = snapshot.Replace(ctx, guest, w.whole(ctx, b), from, to, func(ctx context.Context, kept snapshot.Kept) (snapshot.Document, error) {
+		d, _, err := snapshot.NewDocument(ctx, kept, projectOf(b).Name)
+		return d, err
 	})
 	return b, done, err
 }
