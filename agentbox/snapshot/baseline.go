@@ -115,7 +115,7 @@ func (k *keepRun) begin(ctx context.Context) error {
 // HEAD, and the other side is everything. f.top becomes the commit of the work.
 func (k *keepRun) separateWork(ctx context.Context, f *tree) error {
 	k.kept.Whole = f.top
-	if k.kept.Baseline == "" || f.head != "" && len(f.head) != len(k.kept.Baseline) {
+	if k.kept.Baseline == "" || k.req.All || f.head != "" && len(f.head) != len(k.kept.Baseline) {
 		return nil
 	}
 	side := func(commit string) (string, error) {

@@ -249,7 +249,8 @@ func (k *keepRun) fetch(ctx context.Context, all bool) (facts, error) {
 			return err
 		}
 		f.leave(all)
-		if err := k.want(ctx, f, answer); err != nil {
+		has, err := k.want(ctx, f, answer)
+		if err != nil || has {
 			return err
 		}
 		if line, err := bounded.ReadLine(in, maxFact); err != nil || string(line) != "pack" {
@@ -273,11 +274,15 @@ func (k *keepRun) ownOf() *workspace.Repo {
 }
 
 // want writes the answer to the facts: what the host wants, and what it has, which spares the box
-// from sending the history.
-func (k *keepRun) want(ctx context.Context, f facts, answer func(string)) error {
+// from sending the history. all tells that refs of the mirror name everything, as after an earlier
+// look at the same work, and nothing is wanted.
+func (k *keepRun) want(ctx context.Context, f facts, answer func(string)) (all bool, err error) {
 	have, err := k.mirror.tips(ctx)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if k.req.All && !slices.ContainsFunc(f.tips(), func(id string) bool { _, found := slices.BinarySearch(have, id); return !found }) {
+		return true, k.checkCommits(ctx, f)
 	}
 	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
 		have = append(have, k.req.Base)
@@ -290,7 +295,7 @@ func (k *keepRun) want(ctx context.Context, f facts, answer func(string)) error 
 		text.WriteString("^" + id + "\n")
 	}
 	answer(text.String())
-	return nil
+	return false, nil
 }
 
 // accept takes the pack and verifies that the ids the box named are commits: the mirror's refs
@@ -300,6 +305,12 @@ func (k *keepRun) accept(ctx context.Context, pack io.Reader, f facts) error {
 	if err := k.mirror.receivePack(ctx, pack, k.req.Limit, k.partial(), tips); err != nil {
 		return err
 	}
+	return k.checkCommits(ctx, f)
+}
+
+// checkCommits checks that what the box named are commits that the mirror has.
+func (k *keepRun) checkCommits(ctx context.Context, f facts) error {
+	tips := f.tips()
 	if head := f.trees[0].head; head != "" {
 		tips = append(tips, head)
 	}

@@ -329,13 +329,15 @@ rest() {
 	r=$t/rest
 	mkdir "$r" && cp -p "$index" "$r/index" 2>/dev/null || return 0
 	export GIT_INDEX_FILE="$r/index" GIT_LITERAL_PATHSPECS=1
-	git diff-index --cached --ita-invisible-in-index --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
+	git diff-index --cached --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
 	git ls-files -u -z >"$r/unmerged"
-	{
-		git ls-files -v -z | tr '\0\n' '\n\001' | sed -n '/^[a-zS] /p'
-		git diff-files --ita-invisible-in-index --diff-filter=A --name-only -z | tr '\0\n' '\n\001' | sed 's/^/I /'
-		GIT_INDEX_FILE=$t/index git ls-files -v -z | tr '\0\n' '\n\001' | sed -n 's/^S /A /p'
-	} | tr '\n\001' '\0\n' >"$r/flags"
+	git ls-files -v -z | tr '\0\n' '\n\001' | sed -n '/^[a-zS] /p' >"$r/told"
+	if [ -s "$r/staged" ]; then
+		git diff-index --cached --ita-invisible-in-index --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
+		git diff-files --ita-invisible-in-index --diff-filter=A --name-only -z | tr '\0\n' '\n\001' | sed 's/^/I /' >>"$r/told"
+	fi
+	[ ! -s "$r/told" ] || GIT_INDEX_FILE=$t/index git ls-files -v -z | tr '\0\n' '\n\001' | sed -n 's/^S /A /p' >>"$r/told"
+	tr '\n\001' '\0\n' <"$r/told" >"$r/flags"
 	set --
 	for mode in 400 440 444 500 550 555 600 640 660 664 666 700 740 744 750 754 770 775 777 711; do
 		set -- "$@" -o -perm "$mode" -exec printf "$mode %s\\0" {} +
