@@ -20,7 +20,7 @@ import (
 // box that runs or is paused, the box of a task that runs, or a new box of what a task left.
 func (a *app) enterCommand() *cli.Command {
 	var r run
-	var away, steal bool
+	var away, steal, attach bool
 	worktree := ""
 	return &cli.Command{
 		Name: "enter", Category: catInside, Usage: "step into what an agent works on or has left", ArgsUsage: "[BOX|TASK] [-- CMD...]",
@@ -30,6 +30,7 @@ func (a *app) enterCommand() *cli.Command {
 			"its owner allows that with agentbox task share. Without a name, lists what there is here and in the team, newest trouble first, and asks\n" +
 			"for a number.",
 		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away},
+			&cli.BoolFlag{Name: "attach", Usage: "attach to the agent's own terminal, of a task of yours or a box here", Destination: &attach},
 			&cli.BoolFlag{Name: "steal", Usage: "pause the box on the other machine meanwhile; needs the right to push", Destination: &steal},
 			&cli.StringFlag{Name: "worktree", Usage: "make a checkout `DIR` of it on this machine instead, for your own editor", Destination: &worktree}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -42,6 +43,9 @@ func (a *app) enterCommand() *cli.Command {
 				if name, err = a.listContexts(ctx); name == "" {
 					return err
 				}
+			}
+			if attach {
+				return a.attachAgent(ctx, name)
 			}
 			if worktree != "" {
 				return a.writeWorktree(ctx, name, worktree)
@@ -67,6 +71,19 @@ func (a *app) enterCommand() *cli.Command {
 			return err
 		},
 	}
+}
+
+// attachAgent attaches to the job of a task that runs, here or on another machine, or else to the one of
+// a box.
+func (a *app) attachAgent(ctx context.Context, name string) error {
+	found, err := a.jobOfTask(ctx, api.TaskRef{Task: name})
+	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Invalid {
+		found, err = call(ctx, a, api.ShowJob, api.JobRef{BoxRef: a.ref(name)})
+	}
+	if err != nil {
+		return err
+	}
+	return a.attach(ctx, found, false)
 }
 
 // context finds the context that a name stands for, and tells whether a box was made for it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"agentbox/agentbox"
@@ -42,7 +43,7 @@ func (h handover) push(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 	}
 	q.Snapshot, q.Work = snap.Manifest, snap.Work
 	p, err := h.handBack(ctx, peer, of, q)
-	if err != nil {
+	if err = errors.Join(err, h.d.snapshots().DropIdentity(context.WithoutCancel(ctx), b.ID.String())); err != nil {
 		return out, err
 	}
 	out.Box, out.Ref, out.Why, out.Snapshot, out.Commits, out.Files, out.Took = p.Box, p.Ref, p.Why, p.Snapshot, snap.Document.Commits, snap.Document.Files, time.Since(begun)

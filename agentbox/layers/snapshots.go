@@ -125,6 +125,15 @@ func (s Snapshots) PutIdentity(ctx context.Context, key string, encoded []byte) 
 	return put.Manifest, err
 }
 
+// DropIdentity forgets an identity that is not needed any more.
+func (s Snapshots) DropIdentity(ctx context.Context, key string) error {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return store.Forget(ctx, snapshotNamespace, identityPrefix+key)
+}
+
 // FetchIdentity gets an identity from the team; nothing of it is verified.
 func (s Snapshots) FetchIdentity(ctx context.Context, remotes *Remotes, manifest agentbox.Digest) ([]byte, error) {
 	store, err := s.Store(ctx)
