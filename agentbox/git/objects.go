@@ -51,35 +51,37 @@ func Commit(ctx context.Context, r Repository, tree, parent, message string) (st
 	return strings.TrimSpace(string(out)), err
 }
 
-// Pack writes a thin pack of everything that is reachable from commit but not from the known
-// commits. The pack is useful only where the known ones exist. An empty name is ignored.
+// Pack writes a thin pack of everything that is reachable from commit but not from the known commits,
+// for another repository of this machine: what is not a delta already stays whole, since looking for
+// deltas takes longer than it saves. The pack is useful only where the known ones exist. An empty name
+// is ignored.
 func Pack(ctx context.Context, r Repository, w io.Writer, commit string, known ...string) error {
-	return PackAll(ctx, r, w, []string{commit}, false, known...)
+	return PackLocal(ctx, r, w, []string{commit}, false, known...)
 }
 
 // PackPresent is Pack for a repository that lacks objects of its history, such as a partial clone:
 // what is missing is left out. What the receiver has of the known commits may be other parts of
 // them, so the pack does not build on those.
 func PackPresent(ctx context.Context, r Repository, w io.Writer, commit string, known ...string) error {
-	return PackAll(ctx, r, w, []string{commit}, true, known...)
+	return PackLocal(ctx, r, w, []string{commit}, true, known...)
 }
 
-// PackAll is Pack for several commits or, with present, PackPresent.
+// PackLocal is Pack for several commits or, with present, PackPresent.
+func PackLocal(ctx context.Context, r Repository, w io.Writer, commits []string, present bool, known ...string) error {
+	return packAll(ctx, r, w, commits, present, known, "--window=0")
+}
+
+// PackAll is PackLocal for another machine, as small as it gets.
 func PackAll(ctx context.Context, r Repository, w io.Writer, commits []string, present bool, known ...string) error {
-	option := "--thin"
-	if present {
-		option = "--missing=allow-any"
-	}
-	return pack(ctx, r, w, append(excluded(known), commits...), "--revs", option)
+	return packAll(ctx, r, w, commits, present, known)
 }
 
-// PackTips is Pack for several commits, or with present PackPresent.
-func PackTips(ctx context.Context, r Repository, w io.Writer, tips []string, present bool, known ...string) error {
+func packAll(ctx context.Context, r Repository, w io.Writer, commits []string, present bool, known []string, options ...string) error {
 	option := "--thin"
 	if present {
 		option = "--missing=allow-any"
 	}
-	return pack(ctx, r, w, append(excluded(known), tips...), "--revs", option)
+	return pack(ctx, r, w, append(excluded(known), commits...), append(options, "--revs", option)...)
 }
 
 // PackObjects writes a pack of the named objects, which the repository has.

@@ -129,7 +129,7 @@ func (m mirror) copyHistory(ctx context.Context, to mirror, tips []string) error
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return mirrorError(err)
 	}
-	if err := to.index(ctx, func(ctx context.Context, w io.Writer) error { return git.PackTips(ctx, m, w, tips, present) }); err != nil || len(shallow) == 0 {
+	if err := to.index(ctx, func(ctx context.Context, w io.Writer) error { return git.PackLocal(ctx, m, w, tips, present) }); err != nil || len(shallow) == 0 {
 		return err
 	}
 	// git refuses to work with a line whose commit is not there.

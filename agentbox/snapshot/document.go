@@ -170,12 +170,12 @@ func (d Document) Drop(ctx context.Context, dir string, id agentbox.Digest) erro
 // WriteWork writes a pack of all that a snapshot has and its base has not. It builds on objects of
 // the base.
 func (d Document) WriteWork(ctx context.Context, dir string, w io.Writer) error {
-	return git.PackTips(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, d.tips(), d.Partial, d.Base)
+	return git.PackAll(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, d.tips(), d.Partial, d.Base)
 }
 
 // WriteHistory writes a pack of the base with its history.
 func (d Document) WriteHistory(ctx context.Context, dir string, w io.Writer) error {
-	return git.PackTips(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, []string{d.Base}, d.Partial)
+	return git.PackAll(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, []string{d.Base}, d.Partial)
 }
 
 // Lacks reports what a mirror lacks of a snapshot: its base, or what was done since.

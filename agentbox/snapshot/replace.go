@@ -171,7 +171,7 @@ func Offer(ctx context.Context, g Guest, dir, mirrorDir, ref string, d Document)
 // that is "".
 func (m mirror) bring(ctx context.Context, g Guest, dir string, tips, known []string, ref, id string) error {
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		return mirrorError(git.PackTips(ctx, m, w, tips, false, known...))
+		return mirrorError(git.PackLocal(ctx, m, w, tips, false, known...))
 	}, func(ctx context.Context, r io.Reader) error {
 		return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Stdin: r, Env: map[string]string{"REF": ref, "ID": id}})
 	})
