@@ -266,8 +266,8 @@ func (m mirror) checkState(ctx context.Context, tree string) error {
 	return nil
 }
 
-// setModes removes what a sparse checkout leaves out, and sets permissions and times. Files that are not there are skipped, and so are links, whose
-// target may be elsewhere.
+// setModes removes what a sparse checkout leaves out, and sets permissions and times. Files that are
+// not there are skipped, and so are links, whose target may be elsewhere.
 func (r rest) setModes(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
