@@ -222,6 +222,8 @@ type Attempt struct {
 	Result  *Result   `json:"result,omitempty"` // nil while the attempt runs
 	// Worker is the name of the machine of the team that runs it, or ran it; "" for this one.
 	Worker string `json:"worker,omitempty"`
+	// Kept means that Worker keeps it, for this machine that may sleep, and has others run it.
+	Kept bool `json:"kept,omitempty"`
 	// Continue is what the attempt's box is made from, if it goes on from an earlier one; nil for the
 	// task's Source.
 	Continue *SourceRef `json:"continue,omitempty"`

@@ -20,6 +20,9 @@ var (
 	WaitTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/wait"}
 	// CancelTask returns before a running task has ended. It is Conflict for one that has ended.
 	CancelTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/cancel"}
+	// TransferTasks gives tasks that wait for machines of the team, or have one, to a builder of the team,
+	// which keeps them while this machine sleeps; or takes them back.
+	TransferTasks = Endpoint[TaskTransfer, []agentbox.Task]{"/v1/task/transfer"}
 	// RetryTask repeats a task that has ended, as a new task. It is Conflict for a running one.
 	RetryTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
 	// RemoveTask removes an ended task with its evidence. It is Conflict for a running one.
@@ -92,6 +95,12 @@ type TaskInfo struct {
 	Now *agentbox.Result `json:"now,omitempty"`
 	// Waits is for what machine of the team it waits; nil if it does not.
 	Waits *TaskWait `json:"waits,omitempty"`
+}
+
+// TaskTransfer says which tasks go to which machine.
+type TaskTransfer struct {
+	Tasks []string `json:"tasks,omitempty"` // none means all that can be
+	To    string   `json:"to,omitempty"`    // a builder of the team; "" takes them back
 }
 
 // TaskWait says since when a task waits for a machine of the team, and what those that are here and run

@@ -21,6 +21,7 @@ func (a *app) taskCommand() *cli.Command {
 		Name: "task", Category: catBox, Usage: "run commands or agents in boxes of their own, and keep the results",
 		Commands: []*cli.Command{
 			a.taskSubmitCommand(), a.taskLsCommand(), a.taskReportCommand(), a.taskScheduleCommand(), a.taskShowCommand(), a.taskShareCommand(), a.taskLogsCommand(), a.taskAttachCommand(),
+			a.taskTransferCommand(),
 			a.taskEachCommand("cancel", "cancel tasks that run or wait in the queue", api.CancelTask),
 			a.taskEachCommand("retry", "submit tasks again that have ended", api.RetryTask),
 			a.taskEachCommand("rm", "remove tasks that have ended, with their evidence", api.RemoveTask),

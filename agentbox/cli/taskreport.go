@@ -98,6 +98,9 @@ func placeText(t agentbox.Task) string {
 	case last == nil:
 		return ""
 	}
+	if last.Kept {
+		return last.Worker + " keeps it"
+	}
 	return last.Worker
 }
 

@@ -231,6 +231,30 @@ func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, ag
 	}
 }
 
+// taskTransferCommand is `task transfer`. It prints the IDs of the tasks.
+func (a *app) taskTransferCommand() *cli.Command {
+	var req api.TaskTransfer
+	back := false
+	return &cli.Command{
+		Name: "transfer", Usage: "have a builder of the team keep tasks for machines of the team, so that this machine may sleep", ArgsUsage: "[TASK...]",
+		Description: "Without TASK, all go that wait for a machine or have one. The builder has others run them, and sends back what they did when this machine is there.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "to", Usage: "give them to `PEER`", Destination: &req.To},
+			&cli.BoolFlag{Name: "back", Usage: "take them back", Destination: &back},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if req.Tasks = cmd.Args().Slice(); back == (req.To != "") {
+				return agentbox.Errorf(agentbox.Invalid, "say to whom they go, or that they come back").WithHint("agentbox task transfer --to PEER, or --back")
+			}
+			all, err := call(ctx, a, api.TransferTasks, req)
+			if err != nil {
+				return err
+			}
+			return a.reportTaskIDs(all)
+		},
+	}
+}
+
 // taskAttachCommand is `task attach`: attach for the job of a task. Detaching leaves the task
 // running.
 func (a *app) taskAttachCommand() *cli.Command {

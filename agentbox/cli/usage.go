@@ -36,6 +36,7 @@ var argumentsBy = map[string]arguments{
 	"[BOX|TASK]":                       {most: 1},
 	"[BOX] [JOB]":                      {most: 2},
 	"TASK":                             {1, 1, "one task", "agentbox task ls lists them"},
+	"[TASK...]":                        {most: unbounded},
 	"TASK...":                          {1, unbounded, "tasks", "agentbox task ls lists them"},
 	"TASK [FILE...]":                   {1, unbounded, "a task", "agentbox task ls lists them"},
 	"JOB...":                           {1, unbounded, "jobs", "agentbox jobs lists them"},

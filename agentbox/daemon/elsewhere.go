@@ -14,7 +14,9 @@ import (
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/fleet"
 	"agentbox/agentbox/job"
+	"agentbox/agentbox/kube"
 	"agentbox/agentbox/snapshot"
+	"agentbox/mesh/identity"
 )
 
 // elsewhere reaches the boxes of this machine's tasks that others of its team run, for calls that
@@ -126,6 +128,47 @@ func (t tasks) cancel(_ context.Context, id agentbox.TaskID) (agentbox.Task, err
 		return agentbox.Task{}, err
 	}
 	return t.queue.Store.Read(id)
+}
+
+// transfer is api.TransferTasks. With names it stops at the first that fails.
+func (t tasks) transfer(_ context.Context, req api.TaskTransfer, _ agentbox.Progress) (all []agentbox.Task, err error) {
+	var to identity.PeerID
+	if m := t.elsewhere.d.shares.mesh; req.To != "" && m != nil {
+		member, err := m.Find(req.To)
+		if err != nil {
+			return nil, err
+		}
+		if to = member.ID; !m.IsBuilder(to) || to == m.Self() {
+			return nil, agentbox.Errorf(agentbox.Invalid, "%s is no other builder of the team, which are those that keep tasks", member.Name).WithHint("agentbox mesh trust --builder %s, by an admin", member.Name)
+		}
+	}
+	names := req.Tasks
+	if len(names) == 0 {
+		for _, open := range t.queue.Open() {
+			if open.Where != "" && open.For == nil && !kube.Is(open.Where) {
+				names = append(names, open.ID.String())
+			}
+		}
+	}
+	all = []agentbox.Task{}
+	for _, name := range names {
+		id, err := t.find(api.TaskRef{Task: name})
+		if err == nil {
+			err = t.elsewhere.Owner.Transfer(id, to)
+		}
+		if agentbox.CodeOf(err) == agentbox.Conflict && len(req.Tasks) == 0 {
+			continue // it waits for its turn, or has just ended
+		}
+		if err != nil {
+			return all, err
+		}
+		one, err := t.queue.Store.Read(id)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // saveTimeout bounds how long a worker that is asked for a snapshot may take; the one before it serves

@@ -37,9 +37,7 @@ func (d *daemon) newFleet() fleetParts {
 	p := fleetParts{
 		owner: &fleet.Owner{
 			Sources: d.sources, Accept: d.acceptWork, Save: saves{d}.accept, Continue: saves{d}.Continue, Drop: saves{d}.Drop,
-			Lend: d.lend, Value: func(ctx context.Context, t agentbox.Task, name string) (string, error) {
-				return d.boxes.Policies.SecretValue(ctx, t.Project, name)
-			},
+			Lend: d.lend, Value: d.lentValue,
 			Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log,
 		},
 		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: d.shares.team.Notify},
@@ -115,6 +113,12 @@ func (f fleetLocal) Idle(ctx context.Context) (fleet.Readiness, error) {
 	return r, err
 }
 
+// Keeps is so for the team's builders, which are always on.
+func (f fleetLocal) Keeps() bool {
+	m := f.d.shares.mesh
+	return m != nil && m.IsBuilder(m.Self())
+}
+
 func (f fleetLocal) Fits(need resources.Share) bool { return f.d.boxes.Capacity.HasRoom(nil, need) }
 
 func (f fleetLocal) Missing(manifest io.Reader) ([]agentbox.Digest, error) {
@@ -160,7 +164,7 @@ func (f fleetLocal) Written(ctx context.Context, t agentbox.Task, w io.Writer) e
 	if last == nil {
 		return nil
 	}
-	if last.Result != nil {
+	if last.Result != nil || t.Where != "" {
 		kept, err := f.d.queue.Store.Transcript(t.ID, last.Number)
 		if err != nil {
 			return err
@@ -186,8 +190,12 @@ func (f fleetLocal) Pack(ctx context.Context, t agentbox.Task, w io.Writer) erro
 	return snapshot.Send(ctx, *kept, w)
 }
 
-// Save takes a snapshot of a task's box, and replaces the last one.
+// Save takes a snapshot of a task's box, and replaces the last one. Of a task that is only kept here it
+// is the last one.
 func (f fleetLocal) Save(ctx context.Context, t agentbox.Task) ([]byte, func(context.Context, io.Writer) error, error) {
+	if t.Where != "" {
+		return f.Saved(ctx, t)
+	}
 	if _, err := f.d.queue.Save(ctx, t.ID); err != nil {
 		return nil, nil, err
 	}
@@ -208,6 +216,10 @@ func (f fleetLocal) Enter(ctx context.Context, t agentbox.Task) (*api.Connection
 	if last == nil {
 		return nil, nil, agentbox.Errorf(agentbox.Conflict, "the box of task %s is not made yet", t.For.Task)
 	}
+	if t.Where != "" {
+		c, j, err := f.d.fleet.boxes.Enter(ctx, t.ID, last.Number)
+		return &c, &j, err
+	}
 	c, err := f.d.boxes.Connect(ctx, api.BoxRef{Box: last.BoxName}, nil)
 	if err != nil {
 		return nil, nil, err
@@ -221,11 +233,17 @@ func (f fleetLocal) SSH(ctx context.Context, t agentbox.Task) (net.Conn, error) 
 	if last == nil {
 		return nil, agentbox.Errorf(agentbox.Conflict, "the box of task %s is not made yet", t.For.Task)
 	}
+	if t.Where != "" {
+		return f.d.fleet.boxes.SSH(ctx, t.ID, last.Number)
+	}
 	return f.d.boxes.SSH(ctx, api.BoxRef{Box: last.BoxName})
 }
 
 // Follow writes what a task's command writes, when it has begun, until it ends.
 func (f fleetLocal) Follow(ctx context.Context, t agentbox.Task, w io.Writer) error {
+	if t.Where != "" {
+		return f.d.fleet.boxes.follow(ctx, t.ID, w)
+	}
 	for {
 		if last := t.Last(); last != nil {
 			if j, err := f.d.queue.Jobs.Show(ctx, last.BoxName, last.Job); err == nil {

@@ -7,11 +7,37 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/kube"
+	"agentbox/policy"
 )
 
-// lend makes the loan for a task that another machine runs.
+// lend makes the loan for a task that another machine runs. Of a task that is only kept here it is its
+// owner's, within the bounds of this machine, too.
 func (d *daemon) lend(ctx context.Context, t agentbox.Task) (json.RawMessage, error) {
-	return d.boxes.Policies.Lend(ctx, t.Project, t.Secrets)
+	if t.For == nil {
+		return d.boxes.Policies.Lend(ctx, t.Project, t.Secrets)
+	}
+	loan, err := policy.ParseLoan(t.For.Loan)
+	if err != nil {
+		return nil, err
+	}
+	own, err := d.boxes.Policies.Lend(ctx, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := policy.ParseLoan(own)
+	if err != nil {
+		return nil, err
+	}
+	loan.Bounds = append(loan.Bounds, bounds.Bounds...)
+	return json.Marshal(loan)
+}
+
+// lentValue is the value of a secret that a task was granted.
+func (d *daemon) lentValue(ctx context.Context, t agentbox.Task, name string) (string, error) {
+	if t.For != nil {
+		return d.fleet.worker.Borrow(ctx, t, name)
+	}
+	return d.boxes.Policies.SecretValue(ctx, t.Project, name)
 }
 
 // canLend is the error for what could not be lent now.
@@ -25,7 +51,7 @@ func (d *daemon) canLend(ctx context.Context, spec agentbox.TaskSpec, environ []
 
 // checkLoan refuses a submission whose secrets nobody could give. Variables of environ may have them.
 func (t tasks) checkLoan(ctx context.Context, spec agentbox.TaskSpec, environ []string) error {
-	if len(spec.Secrets) == 0 {
+	if len(spec.Secrets) == 0 || spec.For != nil {
 		return nil
 	}
 	if spec.Where == "" || kube.Is(spec.Where) {

@@ -81,6 +81,7 @@ func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.SubmitTasks, t.submit)
 	api.Handle(mux, api.ListTasks, t.list)
 	api.Handle(mux, api.ShowTask, t.show)
+	api.Handle(mux, api.TransferTasks, t.transfer)
 	api.HandleDownload(mux, api.TaskLog, t.log)
 	t.handleHeld(mux)
 	each := func(e api.Endpoint[api.TaskRef, agentbox.Task], do func(context.Context, agentbox.TaskID) (agentbox.Task, error)) {

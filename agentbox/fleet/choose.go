@@ -30,7 +30,8 @@ type Offer struct {
 	Name    string          `json:"-"` // of the owner
 	Task    agentbox.TaskID `json:"-"`
 	Attempt int             `json:"-"`
-	Where   string          `json:"where"` // Idle, the ID of a peer, or a Label
+	Where   string          `json:"where"`          // Idle, the ID of a peer, or a Label
+	Keep    bool            `json:"keep,omitempty"` // Where is to keep it, and need not be idle
 	// Avoid are peers on which earlier attempts failed. For a while after Since, others come first.
 	Avoid   []identity.PeerID `json:"avoid,omitempty"`
 	Since   time.Time         `json:"since,omitzero"`
@@ -62,7 +63,7 @@ type Candidate struct {
 func Choose(c Candidate, offers []Offer, now time.Time) (Offer, bool) {
 	mine := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool {
 		avoided := slices.Contains(o.Avoid, c.Self) && now.Sub(o.Since) < avoidTime
-		return !wants(o.Where, c.Self, c.Labels) || avoided || now.Before(c.Not[o.key()]) || !c.Serves(o.Name) || !c.Fits(o.Need)
+		return o.Keep || !wants(o.Where, c.Self, c.Labels) || avoided || now.Before(c.Not[o.key()]) || !c.Serves(o.Name) || !c.Fits(o.Need)
 	})
 	if len(mine) == 0 {
 		return Offer{}, false

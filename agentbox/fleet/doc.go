@@ -4,6 +4,9 @@
 //	owner   the machine on which a task was submitted. It alone decides: attempts are numbered, and
 //	        each has one result, which the owner writes once (package task)
 //	worker  a machine that took an attempt: its lease
+//	keeper  a builder to which an owner gave an attempt, to be its owner while the first one sleeps
+//	        (Owner.Transfer). Its lease does not expire; it looks for a worker by a lease of its own, so
+//	        there are two leases in a row, each with its fence
 //	fence   the number of a lease of an attempt, one higher for each. Whoever has an older one is told
 //	        so, and stops
 //

@@ -43,7 +43,7 @@ func (w *Worker) giveBack(ctx context.Context, work *sync.WaitGroup, needed bool
 	var all []agentbox.Task
 	w.mu.Lock()
 	for _, t := range w.Local.Tasks() {
-		if (needed || w.refused[t.ID]) && !t.State.Done() && !w.returns[t.ID] && !w.Local.Returned(t.ID) {
+		if (needed && t.Where == "" || w.refused[t.ID]) && !t.State.Done() && !w.returns[t.ID] && !w.Local.Returned(t.ID) {
 			w.returns[t.ID] = true
 			all = append(all, t)
 		}
@@ -56,7 +56,7 @@ func (w *Worker) giveBack(ctx context.Context, work *sync.WaitGroup, needed bool
 		var frozen sync.WaitGroup
 		for _, t := range all {
 			frozen.Go(func() {
-				if err := w.Local.Freeze(ctx, t); err != nil {
+				if err := w.Local.Freeze(ctx, t); err != nil && t.Where == "" {
 					w.Log.Warn("cannot stop a box of another machine at once", "task", t.ID, "error", err)
 				}
 			})
@@ -82,7 +82,8 @@ func (w *Worker) giveBackOne(ctx context.Context, t agentbox.Task) {
 	}
 	q := questionOf(t)
 	saving, cancel := context.WithTimeout(ctx, giveBackTime)
-	if err = w.Local.Still(saving, t); err == nil {
+	if t.Where != "" { // it is only kept here, and its owner has the snapshots
+	} else if err = w.Local.Still(saving, t); err == nil {
 		var document []byte
 		var pack func(context.Context, io.Writer) error
 		if document, pack, err = w.Local.Save(saving, t); err == nil {
@@ -119,8 +120,8 @@ func (w *Worker) sendSave(ctx context.Context, owner identity.PeerID, q question
 func (w *Worker) follow(ctx context.Context, work *sync.WaitGroup, owner identity.PeerID, t agentbox.Task) {
 	q := questionOf(t)
 	w.mu.Lock()
-	followed := w.followed[t.ID]
-	w.followed[t.ID] = true
+	_, followed := w.followed[t.ID]
+	w.followed[t.ID] = t.Where == ""
 	w.mu.Unlock()
 	if followed {
 		return

@@ -22,18 +22,34 @@ type Lease struct {
 	Worker identity.PeerID `json:"worker,omitzero"`
 	Name   string          `json:"name,omitempty"` // of the worker, for people
 	Lost   int             `json:"lost,omitempty"` // leases that ended without a result
+	// Keeper is the machine to which the owner gave the attempt, to keep it as its own while the owner
+	// sleeps; zero for none. It alone may have a lease, which does not expire: the owner takes it back.
+	Keeper identity.PeerID `json:"keeper,omitzero"`
 }
 
 // Held tells whether a worker has it.
 func (l Lease) Held() bool { return !l.Worker.IsZero() }
 
+// Kept tells whether the keeper has it.
+func (l Lease) Kept() bool { return l.Held() && l.Worker == l.Keeper }
+
+// Transfer says who is to keep it, from the end of a present lease on. Zero takes it back: a keeper that
+// has it has it no more.
+func (l Lease) Transfer(to identity.PeerID) Lease {
+	if l.Kept() && to != l.Keeper {
+		l, _ = l.End(false)
+	}
+	l.Keeper = to
+	return l
+}
+
 // Grant gives it to a worker. The error is Conflict if it has one already: the same worker, too, may
 // have restarted, and its earlier self must not deliver beside it.
 func (l Lease) Grant(worker identity.PeerID, name string) (Lease, error) {
-	if l.Held() {
+	if l.Held() || !l.Keeper.IsZero() && worker != l.Keeper {
 		return l, agentbox.Errorf(agentbox.Conflict, "another machine has it")
 	}
-	return Lease{Fence: l.Fence + 1, Worker: worker, Name: name, Lost: l.Lost}, nil
+	return Lease{Fence: l.Fence + 1, Worker: worker, Name: name, Lost: l.Lost, Keeper: l.Keeper}, nil
 }
 
 // Holds tells whether a worker may speak for the attempt.
@@ -44,7 +60,7 @@ func (l Lease) Holds(worker identity.PeerID, fence uint64) bool {
 // End takes it from its worker, who was silent or gave it back. over tells that nobody gets it any
 // more.
 func (l Lease) End(silent bool) (next Lease, over bool) {
-	next = Lease{Fence: l.Fence, Name: l.Name, Lost: l.Lost}
+	next = Lease{Fence: l.Fence, Name: l.Name, Lost: l.Lost, Keeper: l.Keeper}
 	if silent {
 		next.Lost++
 	}

@@ -147,7 +147,7 @@ func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 	if at.finished || at.finishing || at.busy > 0 {
 		return agentbox.Result{}, false
 	}
-	if at.lease.Held() && Expired(at.beat, now) {
+	if at.lease.Held() && !at.lease.Kept() && Expired(at.beat, now) {
 		o.Log.Warn("a machine that ran a task is silent", "task", at.task.ID, "worker", at.lease.Name)
 		if o.end(at, true) && !at.cancelled {
 			at.finished = true
@@ -203,7 +203,11 @@ func (o *Owner) Offers() (all []catalogue.Record) {
 		if at.lease.Held() || at.cancelled || at.finished {
 			continue
 		}
-		text, err := json.Marshal(Offer{Where: at.task.Where, Need: at.need, Created: at.task.Created, Avoid: at.avoid, Since: at.since})
+		offer := Offer{Where: at.task.Where, Need: at.need, Created: at.task.Created, Avoid: at.avoid, Since: at.since}
+		if keeper := at.lease.Keeper; !keeper.IsZero() {
+			offer.Where, offer.Keep = keeper.String(), true
+		}
+		text, err := json.Marshal(offer)
 		if err == nil {
 			all = append(all, catalogue.Record{Kind: catalogue.Offer, Key: key.task.String() + "/" + strconv.Itoa(key.attempt), Text: string(text)})
 		}
@@ -294,6 +298,9 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 	at.beat = time.Now()
 	switch q.Do {
 	case askReturn:
+		if at.lease.Kept() { // it does not want to keep it
+			at.lease = at.lease.Transfer(identity.PeerID{})
+		}
 		o.end(at, false)
 		return answer{Stop: stopStale}, nil
 	case askBeat:
@@ -337,7 +344,7 @@ func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (a
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// Whether a machine has a label is its own word.
-	wanted := strings.HasPrefix(at.task.Where, Label) || wants(at.task.Where, peer, nil)
+	wanted := strings.HasPrefix(at.task.Where, Label) || wants(at.task.Where, peer, nil) || peer == at.lease.Keeper
 	next, err := at.lease.Grant(peer, o.Name(peer))
 	if err != nil || !wanted || at.cancelled || at.finished {
 		return answer{Stop: stopStale}, nil
@@ -353,6 +360,9 @@ func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (a
 	at.lease, at.beat = next, time.Now()
 	go o.Changed()
 	spec := forWorker(at.task.TaskSpec)
+	if at.lease.Kept() {
+		keepFor(at.task, peer, &spec)
+	}
 	spec.Continue = o.goOn(ctx, at)
 	return answer{Fence: next.Fence, Spec: &spec, Loan: loan}, nil
 }
@@ -365,6 +375,10 @@ func (o *Owner) goOn(ctx context.Context, at *offered) *agentbox.SourceRef {
 	}
 	a := at.attempt
 	if at.goesOn, at.release = (agentbox.Digest{}), nil; a.Saved == nil {
+		if from := at.task.Continue; from != nil { // of an attempt that is kept here
+			at.goesOn = from.Digest
+			return &agentbox.SourceRef{Digest: from.Digest, Subdir: from.Subdir}
+		}
 		return nil
 	}
 	at.busy++

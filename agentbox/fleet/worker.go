@@ -35,6 +35,8 @@ type Team interface {
 
 // Local is what a worker needs of its own machine.
 type Local interface {
+	// Keeps tells whether this machine keeps tasks for owners that sleep.
+	Keeps() bool
 	// Idle measures and decides whether one more task is taken.
 	Idle(ctx context.Context) (Readiness, error)
 	Fits(resources.Share) bool
@@ -92,7 +94,7 @@ type Worker struct {
 	Changed func()
 
 	mu       sync.Mutex
-	followed map[agentbox.TaskID]bool
+	followed map[agentbox.TaskID]bool // true for those that are not only kept here
 	returns  map[agentbox.TaskID]bool // that are being given back
 	refused  map[agentbox.TaskID]bool // that this machine's owner does not want here
 	not      map[offerKey]time.Time
@@ -112,7 +114,13 @@ const (
 func (w *Worker) Running() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.followed) + w.taking
+	n := w.taking
+	for _, runs := range w.followed {
+		if runs {
+			n++
+		}
+	}
+	return n
 }
 
 // Run takes tasks and follows them until ctx ends, and waits for all that it began.
@@ -130,14 +138,14 @@ func (w *Worker) Run(ctx context.Context) {
 		running := map[identity.PeerID]int{}
 		for _, t := range w.Local.Tasks() {
 			if owner, err := identity.ParsePeer(t.For.Owner); err == nil {
-				running[owner]++
+				if t.Where == "" {
+					running[owner]++
+				}
 				w.follow(ctx, &work, owner, t)
 			}
 		}
 		w.giveBack(ctx, &work, err == nil && len(now.Ends) > 0)
-		if err == nil && len(now.Against) == 0 {
-			w.look(ctx, &work, running, now)
-		}
+		w.look(ctx, &work, running, now, err == nil && len(now.Against) == 0)
 		w.describe(now.Machine)
 		wait := lookEvery
 		if len(running) > 0 {
@@ -174,11 +182,22 @@ func (w *Worker) Record() []catalogue.Record {
 	return []catalogue.Record{w.machine}
 }
 
-// look takes one offer, if there is one for this machine.
-func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[identity.PeerID]int, now Readiness) {
+// look takes one offer, if there is one for this machine: to keep, or if it is idle to run.
+func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[identity.PeerID]int, now Readiness, idle bool) {
+	keeps := w.Local.Keeps()
+	if !keeps && !idle {
+		return
+	}
 	w.mu.Lock()
 	c := Candidate{Self: w.Team.Self(), Serves: now.Serves, Fits: w.Local.Fits, Running: running, Labels: now.Machine.Labels, Not: w.not}
-	o, ok := Choose(c, readOffers(w.Team), time.Now())
+	offers := readOffers(w.Team)
+	o, ok := Offer{}, false
+	if keeps {
+		o, ok = chooseKept(c.Self, w.not, offers, time.Now())
+	}
+	if !ok && idle {
+		o, ok = Choose(c, offers, time.Now())
+	}
 	if ok {
 		w.not[o.key()] = time.Now().Add(again)
 		w.taking++

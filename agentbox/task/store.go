@@ -147,8 +147,8 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 func (s Store) state(t agentbox.Task) agentbox.TaskState {
 	last := t.Last()
 	switch {
-	case last != nil && last.Result == nil && t.Where != "" && last.Worker == "":
-		return agentbox.TaskQueued // until a machine takes it
+	case last != nil && last.Result == nil && t.Where != "" && (last.Worker == "" || last.Kept):
+		return agentbox.TaskQueued // until a machine takes it, or as far as is known here
 	case last != nil && last.Result == nil:
 		return agentbox.TaskRunning
 	case last != nil && !mayRetry(t):
@@ -191,9 +191,10 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 		if err := read(filepath.Join(s.Attempt(id, n), resultFile), &a.Result); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return all, err
 		}
-		var lease struct{ Name, Worker string }
+		var lease struct{ Name, Worker, Keeper string }
 		if read(filepath.Join(s.Attempt(id, n), leaseFile), &lease) == nil && (lease.Worker != "" || a.Result != nil) {
 			a.Worker = lease.Name // while nobody has it, it has the name of who had it last
+			a.Kept = lease.Keeper != "" && lease.Keeper == lease.Worker
 		}
 		if err := read(filepath.Join(s.Attempt(id, n), SavedFile), &a.Saved); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return all, err

@@ -1,0 +1,51 @@
+package fleet
+
+import (
+	"path/filepath"
+	"slices"
+	"time"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
+	"agentbox/mesh/identity"
+)
+
+// Transfer gives the attempt of a task that waits for a machine, or has one, to a keeper; zero takes it
+// back. The error is Conflict for a task that does neither.
+func (o *Owner) Transfer(t agentbox.TaskID, to identity.PeerID) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, at := range o.open {
+		if key.task != t || at.finished || at.finishing {
+			continue
+		}
+		next := at.lease.Transfer(to)
+		if err := durable.WriteJSON(filepath.Join(at.dir, LeaseFile), next, 0o600); err != nil {
+			return err
+		}
+		at.lease = next
+		go o.Changed()
+		return nil
+	}
+	return agentbox.Errorf(agentbox.Conflict, "task %s neither waits for a machine of the team nor has one", t).WithHint("agentbox task show %s says what it does", t)
+}
+
+// keepFor completes what a keeper gets of a task: it looks for machines itself, and lends what it
+// borrows. What is for the keeper itself runs there.
+func keepFor(t agentbox.Task, keeper identity.PeerID, spec *agentbox.TaskSpec) {
+	spec.Secrets = t.Secrets
+	if t.Where != keeper.String() {
+		spec.Where = t.Where
+	}
+}
+
+// chooseKept decides which offer to keep comes first; false for none.
+func chooseKept(self identity.PeerID, not map[offerKey]time.Time, offers []Offer, now time.Time) (Offer, bool) {
+	i := slices.IndexFunc(offers, func(o Offer) bool {
+		return o.Keep && o.Where == self.String() && !now.Before(not[o.key()])
+	})
+	if i < 0 {
+		return Offer{}, false
+	}
+	return offers[i], true
+}
