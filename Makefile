@@ -105,7 +105,7 @@ test: deps-test build ## what a change has to pass, with real machines (some eig
 # minutes.
 slow: deps-test build ## what CI runs besides: long scripts, attacks, faults and kills in real machines (some five minutes)
 	@rm -f build/took
-	@$(MAKE) --no-print-directory -j $(if $(filter 2,$(TARGETS)),1,$(TARGETS)) BESIDE='-p $(PACKAGES)' e2e-slow machines
+	@$(MAKE) --no-print-directory -j $(if $(filter 2,$(TARGETS)),1,$(TARGETS)) BESIDE='-p $(PACKAGES)' e2e-slow machines k8s-objects
 	@build/longest build/took
 
 nightly: deps-test build ## what is in neither: scripts in microVMs, whole sweeps, chaos, a soak, fuzz (hours)
@@ -158,6 +158,9 @@ e2e-release: build ## make release from another directory: the same bytes; and i
 
 e2e-lima: build ## a machine by Lima under emulation, and boxes in it (an hour)
 	$(HOSTS) -timeout 180m -run TestLima ./agentbox/e2e/hosts
+
+k8s-objects: # the objects of tasks on Kubernetes, by its own defaults and validation (two minutes to compile)
+	CGO_ENABLED=0 $(GO) test -C tools/k8s ./objects
 
 # As root, with etcd-server, containerd, runc, containernetworking-plugins and busybox-static. The programs
 # stay for the next run.

@@ -38,7 +38,7 @@ template:
       volumeMounts: [{name: cache, mountPath: /cache}]
 `
 
-// cases are what the golden files are made of; tools/k8s holds them against Kubernetes' own validation.
+// cases are what the golden files are made of; make k8s-objects holds them against Kubernetes' own validation.
 func cases(t *testing.T) map[string]asked {
 	id, err := agentbox.ParseTaskID("t-f08ed4e4")
 	job, err2 := agentbox.ParseJobID("j-0a1b2c3d")
@@ -91,7 +91,7 @@ func golden(t *testing.T, name string, object any) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || string(got) != string(want) {
-		t.Errorf("%s (%v): go test -run Golden -update writes it, make e2e-k8s judges it:\n%s", name, err, got)
+		t.Errorf("%s (%v): go test -run Golden -update writes it, make k8s-objects judges it:\n%s", name, err, got)
 	}
 }
 

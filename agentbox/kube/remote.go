@@ -294,15 +294,9 @@ func (a *attempt) receive(ctx context.Context, otherwise agentbox.Result) (agent
 	if err != nil {
 		return agentbox.Result{}, err
 	}
-	var said agentbox.Result
-	if err := in.Read(&said); err != nil {
+	said, err := readResult(in, otherwise, a.task.Where)
+	if err != nil {
 		return said, err
-	}
-	if !said.State.Done() {
-		return said, agentbox.Errorf(agentbox.Corrupt, "it says %q", agentbox.Clip(string(said.State)))
-	}
-	if said.State == agentbox.TaskLost { // the worker was interrupted: why is known here
-		said.State, said.Reason = otherwise.State, otherwise.Reason
 	}
 	a.follow(ctx, "")
 	if err := a.keep(in); err != nil {
@@ -313,7 +307,23 @@ func (a *attempt) receive(ctx context.Context, otherwise agentbox.Result) (agent
 		return said, err
 	}
 	defer pack.Close()
-	return a.Accept(ctx, a.task, fleet.Sanitized(said, a.task.Where), pack)
+	return a.Accept(ctx, a.task, said, pack)
+}
+
+// readResult is what may be believed of a result that anybody who may write to the registry may have
+// left.
+func readResult(in interface{ Read(v any) error }, otherwise agentbox.Result, where string) (agentbox.Result, error) {
+	var said agentbox.Result
+	if err := in.Read(&said); err != nil {
+		return said, err
+	}
+	if !said.State.Done() {
+		return said, agentbox.Errorf(agentbox.Corrupt, "it says %q", agentbox.Clip(string(said.State)))
+	}
+	if said.State == agentbox.TaskLost { // the worker was interrupted: why is known here
+		said.State, said.Reason = otherwise.State, otherwise.Reason
+	}
+	return fleet.Sanitized(said, where), nil
 }
 
 // keep replaces what was followed of the transcript by the whole of it.
