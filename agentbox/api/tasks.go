@@ -25,6 +25,9 @@ var (
 	TransferTasks = Endpoint[TaskTransfer, []agentbox.Task]{"/v1/task/transfer"}
 	// RetryTask repeats a task that has ended, as a new task. It is Conflict for a running one.
 	RetryTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/retry"}
+	// RetryBatch repeats the tasks of a task's batch that ended without success, from what they were made
+	// from. It is Conflict if there are none.
+	RetryBatch = Endpoint[TaskRef, []agentbox.Task]{"/v1/task/retry-batch"}
 	// RemoveTask removes an ended task with its evidence. It is Conflict for a running one.
 	RemoveTask = Endpoint[TaskRef, agentbox.Task]{"/v1/task/remove"}
 

@@ -23,7 +23,7 @@ func (a *app) taskCommand() *cli.Command {
 			a.taskSubmitCommand(), a.taskLsCommand(), a.taskReportCommand(), a.taskScheduleCommand(), a.taskShowCommand(), a.taskShareCommand(), a.taskLogsCommand(), a.taskAttachCommand(),
 			a.taskTransferCommand(),
 			a.taskEachCommand("cancel", "cancel tasks that run or wait in the queue", api.CancelTask),
-			a.taskEachCommand("retry", "submit tasks again that have ended", api.RetryTask),
+			a.taskRetryCommand(),
 			a.taskEachCommand("rm", "remove tasks that have ended, with their evidence", api.RemoveTask),
 		},
 	}

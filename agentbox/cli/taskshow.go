@@ -40,7 +40,7 @@ func (a *app) taskLsCommand() *cli.Command {
 			case by == "":
 				return callAndReport(ctx, a, api.ListTasks, req, taskFacts)
 			case !known:
-				return agentbox.Errorf(agentbox.Invalid, "unknown --by %s: tasks are summed by project, agent, state or week", by)
+				return agentbox.Errorf(agentbox.Invalid, "unknown --by %s: tasks are summed by project, agent, member, state or week", by)
 			}
 			return callAndReport(ctx, a, api.ListTasks, req, func(all []agentbox.Task) facts { return sumFacts(all, by, group) })
 		},
@@ -229,6 +229,27 @@ func (a *app) taskEachCommand(name, usage string, e api.Endpoint[api.TaskRef, ag
 			return a.reportTaskIDs(all)
 		},
 	}
+}
+
+// taskRetryCommand is `task retry`.
+func (a *app) taskRetryCommand() *cli.Command {
+	cmd := a.taskEachCommand("retry", "submit tasks again that have ended", api.RetryTask)
+	batch, each := false, cmd.Action
+	cmd.Flags = []cli.Flag{&cli.BoolFlag{Name: "batch", Usage: "go on with what TASK was submitted with: all that ended without success, from the same checkout and with the same --parallel and --batch-cost", Destination: &batch}}
+	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
+		if !batch {
+			return each(ctx, cmd)
+		}
+		if cmd.Args().Len() != 1 {
+			return agentbox.Errorf(agentbox.Invalid, "--batch takes one task of the batch")
+		}
+		all, err := call(ctx, a, api.RetryBatch, taskRef(cmd))
+		if err != nil {
+			return err
+		}
+		return a.reportTaskIDs(all)
+	}
+	return cmd
 }
 
 // taskTransferCommand is `task transfer`. It prints the IDs of the tasks.

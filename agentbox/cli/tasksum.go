@@ -26,6 +26,7 @@ type taskSum struct {
 var taskGroups = map[string]func(agentbox.Task) string{
 	"project": func(t agentbox.Task) string { return t.Project },
 	"agent":   func(t agentbox.Task) string { return cmp.Or(t.Agent, "none") },
+	"member":  func(t agentbox.Task) string { return cmp.Or(placeText(t), "none") }, // whose machine ran it
 	"state":   func(t agentbox.Task) string { return string(t.State) },
 	"week": func(t agentbox.Task) string {
 		// The year is that of the week, which may differ from the day's.

@@ -82,6 +82,7 @@ func (t tasks) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ListTasks, t.list)
 	api.Handle(mux, api.ShowTask, t.show)
 	api.Handle(mux, api.TransferTasks, t.transfer)
+	api.Handle(mux, api.RetryBatch, t.retryBatch)
 	api.HandleDownload(mux, api.TaskLog, t.log)
 	t.handleHeld(mux)
 	each := func(e api.Endpoint[api.TaskRef, agentbox.Task], do func(context.Context, agentbox.TaskID) (agentbox.Task, error)) {
@@ -231,6 +232,33 @@ func (t tasks) retry(ctx context.Context, id agentbox.TaskID) (again agentbox.Ta
 		}
 		release = free
 		return &ref, nil
+	})
+}
+
+// retryBatch is api.RetryBatch.
+func (t tasks) retryBatch(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) ([]agentbox.Task, error) {
+	id, err := t.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	var held []func()
+	defer func() {
+		for _, release := range held {
+			release()
+		}
+	}()
+	return t.queue.RetryBatch(id, func(spec agentbox.TaskSpec) (*agentbox.SourceRef, error) {
+		if spec.Source != nil {
+			if _, release, err := t.sources.Open(ctx, spec.Source.Digest); err == nil {
+				held = append(held, release)
+				return spec.Source, nil
+			}
+		}
+		_, ref, release, err := t.sources.of(ctx, spec.Directory)
+		if err == nil {
+			held = append(held, release)
+		}
+		return &ref, err
 	})
 }
 

@@ -24,6 +24,36 @@ func (q *Queue) waits(next agentbox.Task) bool {
 	return false
 }
 
+// RetryBatch submits the tasks of a task's batch again that have ended and did not succeed, as a batch of
+// their own with the same bounds. open finds what they are made from, as a rule what they were made from
+// before. The error is Conflict if there are none.
+func (q *Queue) RetryBatch(id agentbox.TaskID, open func(agentbox.TaskSpec) (*agentbox.SourceRef, error)) ([]agentbox.Task, error) {
+	t, err := q.Store.Read(id)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := q.Store.record(id)
+	if err != nil {
+		return nil, err
+	}
+	s := Submission{Parallel: rec.Parallel, Need: rec.Need}
+	all, _ := q.Store.List() // one that cannot be read is reported elsewhere
+	for _, one := range all {
+		if one.Batch != t.Batch || !one.State.Done() || one.State == agentbox.TaskSucceeded {
+			continue
+		}
+		spec := one.TaskSpec.Unattended()
+		if spec.Source, err = open(spec); err != nil {
+			return nil, err
+		}
+		s.Specs = append(s.Specs, spec)
+	}
+	if len(s.Specs) == 0 {
+		return nil, agentbox.Errorf(agentbox.Conflict, "no task of the batch of %s has ended without success", id)
+	}
+	return q.Submit(s)
+}
+
 // batchCosts is what the tasks of each batch that have ended cost, for batches with a limit.
 type batchCosts map[agentbox.TaskID][]agentbox.Cost
 

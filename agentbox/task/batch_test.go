@@ -82,3 +82,30 @@ func TestBatchCost(t *testing.T) {
 		t.Errorf("%+v", ended)
 	}
 }
+
+// A batch goes on where it stopped: what succeeded, or still runs, is not done again.
+func TestRetryBatch(t *testing.T) {
+	h := newFakeHost(t)
+	q, _ := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
+	all, err := q.Submit(Submission{Parallel: 2, Specs: []agentbox.TaskSpec{{Command: []string{"0"}}, {Command: []string{"3"}}, {Command: []string{"4"}}, {Command: []string{"0"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := submit(t, q, 0, "5")[0]
+	for _, one := range append(all, other) {
+		wait(t, q, one.ID)
+	}
+	from := func(agentbox.TaskSpec) (*agentbox.SourceRef, error) { return &agentbox.SourceRef{Directory: "d"}, nil }
+	again, err := q.RetryBatch(all[3].ID, from)
+	if err != nil || len(again) != 2 || again[0].Command[0] != "3" || again[1].Command[0] != "4" || again[1].Batch != again[0].ID || again[0].Source.Directory != "d" {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if rec, err := q.Store.record(again[1].ID); err != nil || rec.Parallel != 2 {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	good := submit(t, q, 0, "0")[0]
+	wait(t, q, good.ID)
+	if _, err := q.RetryBatch(good.ID, from); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("%v", err)
+	}
+}
