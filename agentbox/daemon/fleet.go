@@ -38,7 +38,7 @@ func (d *daemon) newFleet() fleetParts {
 		owner: &fleet.Owner{
 			Sources: d.sources, Accept: d.acceptWork, Save: saves{d}.accept, Continue: saves{d}.Continue, Drop: saves{d}.Drop,
 			Lend: d.lend, Value: d.lentValue,
-			Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log,
+			Over: d.attemptOver, Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log,
 		},
 		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: d.shares.team.Notify},
 	}
@@ -53,6 +53,15 @@ func (d *daemon) newFleet() fleetParts {
 	d.shares.team.Serve(fleet.Service, p.owner.Serve)
 	d.shares.team.Serve(fleet.BoxService, p.worker.Serve)
 	return p
+}
+
+// attemptOver tells whether nobody waits for the result of an attempt of a task of this machine.
+func (d *daemon) attemptOver(id agentbox.TaskID, attempt int) bool {
+	t, err := d.queue.Store.Read(id)
+	if err != nil {
+		return agentbox.CodeOf(err) == agentbox.NotFound
+	}
+	return t.State.Done() || attempt < 1 || attempt > len(t.Attempts) || t.Attempts[attempt-1].Result != nil
 }
 
 // fleetTeam is the mesh as workers see it (fleet.Team).

@@ -56,6 +56,9 @@ type Owner struct {
 	// present value of a secret of a task, for the one request that a worker makes of it.
 	Lend  func(ctx context.Context, t agentbox.Task) (json.RawMessage, error)
 	Value func(ctx context.Context, t agentbox.Task, secret string) (string, error)
+	// Over tells whether an attempt has a result, or is none of this machine's, as its files have it. Before
+	// Run is called for an attempt, and once the daemon ends, it is not over, and Run does not have it.
+	Over func(t agentbox.TaskID, attempt int) bool
 	// Name is the name of a member.
 	Name func(identity.PeerID) string
 	// Changed is called when there are other offers. It must not block.
@@ -284,6 +287,9 @@ func (o *Owner) find(q question) *offered {
 // reply decides what to say. Only a claim is answered to who has no lease.
 func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s io.Reader) (answer, error) {
 	at := o.find(q)
+	if at == nil && !o.Over(q.Task, q.Attempt) {
+		return answer{}, agentbox.Errorf(agentbox.Unavailable, "task %s is not followed now", q.Task)
+	}
 	if at == nil {
 		return answer{Stop: stopStale}, nil
 	}

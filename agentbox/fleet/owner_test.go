@@ -61,6 +61,7 @@ func ask(t testing.TB, o *Owner, from int, q question, more string) (a answer) {
 func TestOneResult(t *testing.T) {
 	dir := t.TempDir()
 	var unlent error
+	over := false
 	one := agentbox.Task{ID: agentbox.NewTaskID(), TaskSpec: agentbox.TaskSpec{Where: Idle, Command: []string{"x"}, Source: &agentbox.SourceRef{}, Secrets: []string{"TOKEN"}}}
 	begin := func() (*Owner, chan agentbox.Result, func()) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -79,7 +80,7 @@ func TestOneResult(t *testing.T) {
 			Continue: func(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
 				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
 			},
-			Drop: func(context.Context, agentbox.Attempt) {},
+			Drop: func(context.Context, agentbox.Attempt) {}, Over: func(agentbox.TaskID, int) bool { return over },
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, unlent },
 			Value: func(_ context.Context, _ agentbox.Task, secret string) (string, error) {
 				return "the value of " + secret, nil
@@ -138,6 +139,14 @@ func TestOneResult(t *testing.T) {
 		}
 	}
 	stop()
+	// While the owner's daemon ends, or begins, nobody is told to forget what it does.
+	var in bytes.Buffer
+	if err := wire.WriteMessage(&in, question{Do: askBeat, Task: one.ID, Attempt: 1, Fence: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if c := (&conversation{Reader: &in}); o.answer(t.Context(), peer(1), c) == nil || c.Len() > 0 {
+		t.Errorf("a daemon that ends says %q", c.String())
+	}
 	o, got, stop := begin()
 	defer stop()
 	if a := say(o, 1, askBeat, 1); a.Stop != "" {
@@ -180,10 +189,14 @@ func TestOneResult(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	say(o, 2, askFinish, 3)
+	r := <-got
+	for o.find(q) != nil {
+		time.Sleep(time.Millisecond)
+	}
+	over = true
 	if a := borrow(2, 3, "TOKEN"); a.Value != "" {
 		t.Errorf("it is lent after the end: %+v", a)
 	}
-	r := <-got
 	if r.Reason != "2" || r.Box != "" {
 		t.Errorf("%+v", r)
 	}
@@ -219,7 +232,7 @@ func FuzzAnswer(f *testing.F) {
 			Continue: func(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
 				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
 			},
-			Drop: func(context.Context, agentbox.Attempt) {},
+			Drop: func(context.Context, agentbox.Attempt) {}, Over: func(agentbox.TaskID, int) bool { return true },
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, nil },
 			Value: func(_ context.Context, _ agentbox.Task, secret string) (string, error) {
 				return "the value of " + secret, nil

@@ -39,6 +39,9 @@ func keepFor(t agentbox.Task, keeper identity.PeerID, spec *agentbox.TaskSpec) {
 	}
 }
 
+// maxKept is how many tasks of others a builder keeps.
+const maxKept = 1000
+
 // chooseKept decides which offer to keep comes first; false for none.
 func chooseKept(self identity.PeerID, not map[offerKey]time.Time, offers []Offer, now time.Time) (Offer, bool) {
 	i := slices.IndexFunc(offers, func(o Offer) bool {

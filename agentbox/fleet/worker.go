@@ -114,9 +114,13 @@ const (
 func (w *Worker) Running() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := w.taking
+	return w.taking + w.count(true)
+}
+
+// count counts the tasks of others that run here, or those that are kept here. The caller holds w.mu.
+func (w *Worker) count(run bool) (n int) {
 	for _, runs := range w.followed {
-		if runs {
+		if runs == run {
 			n++
 		}
 	}
@@ -192,7 +196,7 @@ func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[ide
 	c := Candidate{Self: w.Team.Self(), Serves: now.Serves, Fits: w.Local.Fits, Running: running, Labels: now.Machine.Labels, Not: w.not}
 	offers := readOffers(w.Team)
 	o, ok := Offer{}, false
-	if keeps {
+	if keeps && w.count(false) < maxKept {
 		o, ok = chooseKept(c.Self, w.not, offers, time.Now())
 	}
 	if !ok && idle {
