@@ -9,7 +9,7 @@ const (
 	AboutMachine  Concern = "machine"  // no token of one project
 	AboutAnything Concern = "anything" // any token: the answer is of no project
 	AboutBox      Concern = "box"      // BoxRef names a box, or a task
-	AboutTask     Concern = "task"     // TaskRef
+	AboutTask     Concern = "task"     // TaskRef, or ArtifactRef
 	AboutCheckout Concern = "checkout" // Directory, in the request or its Spec
 	AboutBoxes    Concern = "boxes"    // a list of boxes, of which a token gets its project's
 	AboutTasks    Concern = "tasks"    // a list of tasks
@@ -82,7 +82,7 @@ func Public() []PublicCall {
 		public(RemoveTask, ScopeRun, AboutTask, "Remove a task that has ended, with its evidence."),
 		publicBytes(TaskLog, ScopeRead, AboutTask, "What the last attempt of a task wrote, once that has ended."),
 		public(ListArtifacts, ScopeRead, AboutTask, "What a task left."),
-		publicBytes(ReadArtifact, ScopeRead, AboutMachine, "The bytes of one artifact."),
+		publicBytes(ReadArtifact, ScopeRead, AboutTask, "The bytes of one artifact."),
 
 		public(ShowPolicy, ScopeRead, AboutBox, "What a box may do, and what waits for approval."),
 		public(CheckPolicy, ScopeRead, AboutBox, "The decision about a URL, without sending anything."),

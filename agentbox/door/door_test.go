@@ -90,6 +90,14 @@ func (f *fake) handler() http.Handler {
 		f.note("up " + req.Directory)
 		return api.UpResponse{Connection: api.Connection{Key: "SECRET"}}, nil
 	})
+	api.Handle(mux, api.SubmitTasks, func(_ context.Context, req api.TaskSubmission, _ agentbox.Progress) ([]agentbox.Task, error) {
+		f.note("submit " + req.Spec.Directory)
+		return []agentbox.Task{}, nil
+	})
+	api.HandleDownload(mux, api.ReadArtifact, func(_ context.Context, req api.ArtifactRef, _ io.Writer) error {
+		f.note("read of " + req.Task.String())
+		return nil
+	})
 	api.Handle(mux, api.RunInBox, func(_ context.Context, req api.RunRequest, _ agentbox.Progress) (api.RunResult, error) {
 		f.runs.Add(1)
 		return api.RunResult{Stdout: strings.Join(req.Argv, " ")}, nil
@@ -119,7 +127,7 @@ func (f *fake) subject(_ context.Context, req api.SubjectRequest, _ agentbox.Pro
 		return api.Subject{Project: mine}, nil
 	case req.Checkout:
 		return api.Subject{Project: other}, nil
-	case req.Task == "t-01" || req.OrTask && req.Box == "t-01":
+	case req.Task == "t-01" || req.Task == myTask.ID.String() || req.OrTask && req.Box == "t-01":
 		return api.Subject{Task: myTask.ID.String(), Project: mine}, nil
 	case req.Task != "":
 		return api.Subject{Task: otherTask.ID.String(), Project: other}, nil
@@ -245,6 +253,13 @@ func TestTokenOfOneProject(t *testing.T) {
 		{"/v1/box/up", `{"directory":"/other"}`, ""},
 		{"/v1/box/up", `{"directory":"/mine","source":{"digest":"sha256:` + strings.Repeat("0", 64) + `"}}`, ""},
 		{"/v1/task/submit", `{"spec":{"directory":"/other"}}`, ""},
+		{"/v1/task/submit", `{"spec":{"directory":"/mine"}}`, "submit /mine"},
+		// To choose what a box may do is more than to run.
+		{"/v1/task/submit", `{"spec":{"directory":"/mine","secrets":["TOKEN"]}}`, ""},
+		{"/v1/task/submit", `{"spec":{"directory":"/mine","for":{"loan":{"secrets":[]}}}}`, ""},
+		{"/v1/box/up", `{"directory":"/mine","foreign":true,"loan":{"secrets":[]}}`, ""},
+		{"/v1/artifact/read", `{"task":"` + myTask.ID.String() + `"}`, "read of " + myTask.ID.String()},
+		{"/v1/artifact/read", `{"task":"` + otherTask.ID.String() + `"}`, ""},
 		{"/v1/image/list", `{}`, ""},
 		{"/v1/job/list", `{"box":"mine","all":true}`, ""},
 		{"/v1/job/signal", `{}`, ""},

@@ -14,8 +14,8 @@ import (
 // confine makes sure that a request of a token of one project is about that project. It replaces what
 // the request names by its whole ID, so that the daemon cannot find something else. req is a pointer.
 func (d *Door) confine(ctx context.Context, grant api.Token, call api.PublicCall, req any) error {
-	if grant.Project == "" {
-		return nil
+	if err := checkRights(grant, req); err != nil || grant.Project == "" {
+		return err
 	}
 	v := reflect.ValueOf(req).Elem()
 	ask := api.SubjectRequest{OrTask: call.Path == api.Diff.Path}
@@ -26,6 +26,9 @@ func (d *Door) confine(ctx context.Context, grant api.Token, call api.PublicCall
 	case api.AboutBox:
 		ask.BoxRef = *ref
 	case api.AboutTask:
+		if file, ok := req.(*api.ArtifactRef); ok {
+			task = &api.TaskRef{Task: file.Task.String()}
+		}
 		ask.Task = task.Task
 	case api.AboutCheckout:
 		dir, err := checkoutOf(req)
@@ -53,6 +56,20 @@ func (d *Door) confine(ctx context.Context, grant api.Token, call api.PublicCall
 	}
 	if list, ok := req.(*api.JobList); ok && list.All {
 		return agentbox.Errorf(agentbox.Forbidden, "the token %s is for one project, and not for all jobs", grant.ID).WithHint("name a box")
+	}
+	return nil
+}
+
+// checkRights refuses what changes what boxes may do to tokens that may not: to lend a secret to another
+// machine. What a machine of the team asks for in its owner's name, nobody else may.
+func checkRights(grant api.Token, req any) error {
+	up, _ := req.(*api.UpRequest)
+	task, _ := req.(*api.TaskSubmission)
+	switch {
+	case up != nil && (up.Foreign || up.Loan != nil), task != nil && task.Spec.For != nil:
+		return agentbox.Errorf(agentbox.Forbidden, "only machines of the team ask for boxes of their own tasks")
+	case task != nil && len(task.Spec.Secrets) > 0 && grant.Scope != api.ScopeAdmin:
+		return agentbox.Errorf(agentbox.Forbidden, "the token %s does not lend secrets to other machines", grant.ID).WithHint("agentbox token create --scope admin makes one that does")
 	}
 	return nil
 }
