@@ -33,6 +33,9 @@ func (r Records) OpenLog(id agentbox.BoxID, supervisor bool) (*os.File, error) {
 		name = console(r.Home.Box(id).Dir)
 	}
 	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) && !supervisor {
+		return nil, agentbox.Errorf(agentbox.NotFound, "its machine has printed nothing on its console")
+	}
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.NotFound, "the box has no such log: %w", err)
 	}
