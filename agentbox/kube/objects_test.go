@@ -113,6 +113,7 @@ func TestSettingsRefused(t *testing.T) {
 		"":                                   "registry",
 		"registry: 'a b'":                    "registry",
 		"registry: r.example/a\nregistri: x": "registri",
+		"Registry: r.example/a":              "Registry",
 		"registry: r.example/a\ntemplate: {spec: {nodeSelectr: {a: b}}}": "nodeSelectr",
 		"registry: r.example/a\ntemplate: {spec: {tolerations: 3}}":      "tolerations",
 		strings.Repeat("#", maxSettings+1):                               "too large",

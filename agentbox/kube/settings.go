@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"agentbox/agentbox"
@@ -60,7 +61,14 @@ func parse(b []byte) (s Settings, err error) {
 	if len(b) > maxSettings {
 		return s, errors.New("it is too large")
 	}
-	if err := yaml.UnmarshalStrict(b, &s); err != nil {
+	b, err = yaml.YAMLToJSONStrict(b)
+	if err == nil && string(b) != "null" {
+		// As Kubernetes reads it: yaml.UnmarshalStrict takes keys in any capitals.
+		var unknown []error
+		unknown, err = json.UnmarshalStrict(b, &s)
+		err = errors.Join(append(unknown, err)...)
+	}
+	if err != nil {
 		return s, errors.New(agentbox.Printable(err.Error()))
 	}
 	if s.Registry == "" {
