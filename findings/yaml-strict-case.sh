@@ -1,11 +1,16 @@
 #!/bin/sh
-# sigs.k8s.io/yaml v1.6.0 beside sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730, which Kubernetes' API server uses.
-# Expected: yaml.UnmarshalStrict, "strict decoding which returns error for duplicate and unknown fields", refuses a key in
+# sigs.k8s.io/yaml v1.6.0 beside sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730, which Kubernetes'
+#   API server uses.
+# Expected: yaml.UnmarshalStrict, "strict decoding which returns error for duplicate and unknown fields",
+#   refuses a key in
 #   other capitals than the field's (REPLICAS for replicas), and two keys that mean one field.
-# Seen: it takes REPLICAS, and of {replicas: 1, Replicas: 5} it takes 1 without a word, although {replicas: 1, replicas: 5} is
-#   an error: it is encoding/json below, which matches names in any capitals, and duplicates are looked for by their text.
+# Seen: it takes REPLICAS, and of {replicas: 1, Replicas: 5} it takes 1 without a word, although
+#   {replicas: 1, replicas: 5} is
+#   an error: it is encoding/json below, which matches names in any capitals, and duplicates are looked
+#   for by their text.
 #   UnmarshalStrict of sigs.k8s.io/json, for the same document as JSON, reports both as unknown fields.
-# Why it matters: what one program reviews in a file and another applies differ, if only one of them knows the difference.
+# Why it matters: what one program reviews in a file and another applies differ, if only one of them knows
+#   the difference.
 # Exits non-zero if that changes.
 set -eu
 dir=$(mktemp -d)

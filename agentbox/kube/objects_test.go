@@ -38,7 +38,8 @@ template:
       volumeMounts: [{name: cache, mountPath: /cache}]
 `
 
-// cases are what the golden files are made of; make k8s-objects holds them against Kubernetes' own validation.
+// cases are what the golden files are made of; make k8s-objects holds them against Kubernetes' own
+// validation.
 func cases(t *testing.T) map[string]asked {
 	id, err := agentbox.ParseTaskID("t-f08ed4e4")
 	job, err2 := agentbox.ParseJobID("j-0a1b2c3d")
