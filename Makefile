@@ -30,7 +30,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 # The tests of which -short leaves something out: what make slow runs, and what make nightly does.
 # agentbox/e2e compares them with those that there are (TestEachTestBelongsToOnePart).
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
-SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory
+SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory|TestSnapshotRestoresAnything
 
 .PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps k8s-objects e2e-qemu e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
 
@@ -142,7 +142,7 @@ machines: embedded build/longest ## what must hold in machines of each kind: the
 	$(TEST) -count=1 $(BESIDE) -timeout 120m -run '^($(GUARDED))$$' ./agentbox/place/local ./vmm/guest ./vmm/container ./vmm/gvisor ./vmm/qemu
 
 sweeps: embedded build/longest # each fault at each step, and what else takes minutes
-	export AGENTBOX_LARGE=1 && $(TEST) -count=1 -timeout 120m -run '^($(SWEEPS))$$' ./agentbox/environment ./cachestore/... ./mesh/gossip ./vmm/image
+	export AGENTBOX_LARGE=1 && $(TEST) -count=1 -timeout 120m -run '^($(SWEEPS))$$' ./agentbox/environment ./agentbox/snapshot ./cachestore/... ./mesh/gossip ./vmm/image
 
 # As root. The roots they make of Debian packages, some GB, stay in build/.hosts for the next run.
 HOSTS    = export AGENTBOX_HOSTS=$(CURDIR)/build/.hosts && umask 022 && TMPDIR=/tmp $(GO) test -count=1 -v

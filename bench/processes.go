@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/procfs"
 )
@@ -48,10 +49,12 @@ func processesOf(text string) ([]process, error) {
 // finder finds the processes of boxes again and again: those that mention text, and all that they
 // started, since gVisor runs a guest's programs in processes that mention nothing. What a process is
 // and who started it is read in its first looks only, for reading all of /proc costs a hundredth of a
-// processor.
+// processor. Several may ask it.
 type finder struct {
-	proc  procfs.FS
-	text  string
+	proc procfs.FS
+	text string
+
+	mu    sync.Mutex
 	known map[int]knownProcess
 }
 
@@ -68,6 +71,8 @@ const settled = 3
 // find returns the processes that there are now.
 func (f *finder) find() (pids []int) {
 	all, _ := f.proc.AllProcs()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	known, children := make(map[int]knownProcess, len(all)), map[int][]int{}
 	for _, p := range all {
 		k := f.known[p.PID]

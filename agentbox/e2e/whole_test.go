@@ -51,9 +51,13 @@ func runsOf(t *testing.T, when string) []testRun {
 		for _, v := range variable.FindAllStringSubmatch(line, -1) {
 			r.variables[v[1]] = v[2]
 		}
-		for _, word := range strings.Fields(call[1]) {
+		words, below := strings.Fields(call[1]), "."
+		for i, word := range words {
+			if word == "-C" { // another module
+				below = words[i+1]
+			}
 			if strings.HasPrefix(word, "./") {
-				r.packages = append(r.packages, word)
+				r.packages = append(r.packages, "./"+path.Join(below, word))
 			}
 			r.short = r.short || word == "-short"
 		}

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -100,12 +99,6 @@ func TestSnapshotRestoresAnything(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if only := os.Getenv("AGENTBOX_STEPS"); only != "" { // to look into one
-		for one := range strings.SplitSeq(only, ";") {
-			t.Run(one, func(t *testing.T) { restoreAfter(t, t, strings.Split(one, ",")) })
-		}
-		return
-	}
 	rapid.Check(t, func(r *rapid.T) {
 		restoreAfter(t, r, rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 5, rapid.ID).Draw(r, "steps"))
 	})
