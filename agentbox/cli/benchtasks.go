@@ -139,7 +139,7 @@ func (a *app) benchTasks() *cli.Command {
 		Description: "CODE: the command failed. ENVIRONMENT: it could not be run. MACHINE: its machine was lost. SHORT: the box ran short of memory or disk.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: since, Usage: "only tasks of the last `TIME`, such as 30d or 12h", Destination: &since},
-			&cli.StringFlag{Name: "by", Value: by, Usage: "by `GROUP`: project, agent, state or week", Destination: &by},
+			&cli.StringFlag{Name: "by", Value: by, Usage: "by `GROUP`: " + groupNames, Destination: &by},
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "tasks of all projects", Destination: &req.All},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
@@ -149,7 +149,7 @@ func (a *app) benchTasks() *cli.Command {
 			}
 			group, known := taskGroups[by]
 			if !known {
-				return agentbox.Errorf(agentbox.Invalid, "unknown --by %s: tasks are summed by project, agent, state or week", by)
+				return unknownGroup(by)
 			}
 			if req.Directory, err = os.Getwd(); err != nil {
 				req.All = true

@@ -28,7 +28,7 @@ func (a *app) taskLsCommand() *cli.Command {
 		Description: "A project is one repository in any of its checkouts. Outside of a repository it lists all tasks.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "list the tasks of all projects", Destination: &req.All},
-			&cli.StringFlag{Name: "by", Usage: "sum what they used by `GROUP`: project, agent, state or week", Destination: &by},
+			&cli.StringFlag{Name: "by", Usage: "sum what they used by `GROUP`: " + groupNames, Destination: &by},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) (err error) {
 			// A directory that was removed has no project, but its tasks can still be listed.
@@ -40,7 +40,7 @@ func (a *app) taskLsCommand() *cli.Command {
 			case by == "":
 				return callAndReport(ctx, a, api.ListTasks, req, taskFacts)
 			case !known:
-				return agentbox.Errorf(agentbox.Invalid, "unknown --by %s: tasks are summed by project, agent, member, state or week", by)
+				return unknownGroup(by)
 			}
 			return callAndReport(ctx, a, api.ListTasks, req, func(all []agentbox.Task) facts { return sumFacts(all, by, group) })
 		},

@@ -21,6 +21,13 @@ type taskSum struct {
 	Costs []agentbox.Cost      `json:"costs,omitempty"`
 }
 
+// groupNames are the keys of taskGroups, for people.
+const groupNames = "project, agent, member, state or week"
+
+func unknownGroup(by string) error {
+	return agentbox.Errorf(agentbox.Invalid, "unknown --by %s: tasks are summed by %s", by, groupNames)
+}
+
 // taskGroups maps the values of task ls --by to functions that return a task's group. A week is the
 // ISO 8601 week of the submission.
 var taskGroups = map[string]func(agentbox.Task) string{
