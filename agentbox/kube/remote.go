@@ -33,8 +33,9 @@ type Remote struct {
 
 // lease is lease.json of an attempt: what package task shows.
 type lease struct {
-	Name string `json:"name,omitempty"` // where its pod runs
-	Made bool   `json:"made,omitempty"` // there was a Job
+	Name   string `json:"name,omitempty"`   // where its pod runs, or ran last
+	Worker string `json:"worker,omitempty"` // the same while it runs: the task counts as running
+	Made   bool   `json:"made,omitempty"`   // there was a Job
 }
 
 // lookEvery is how often a Job is looked at, and unreachable how long a server is asked in vain before that
@@ -222,7 +223,7 @@ func (a *attempt) show(ctx context.Context, v verdict) {
 	}
 	a.follow(ctx, v.Pod)
 	if name != a.lease.Name {
-		a.lease.Name = name
+		a.lease.Name, a.lease.Worker = name, name
 		if name != "" {
 			a.Note(a.dir, "pod", v.Pod+" on "+v.Node)
 		}

@@ -205,6 +205,10 @@ func TestAttempt(t *testing.T) {
 	if err != nil || !strings.Contains(string(cast), "task in ") {
 		t.Errorf("its transcript: %q, %v", cast, err)
 	}
+	// By worker, package task knows that it runs.
+	if b, err := os.ReadFile(f.dir + "/lease.json"); err != nil || !strings.Contains(string(b), `"worker":"`) {
+		t.Errorf("its lease: %s, %v", b, err)
+	}
 	if said := strings.Join(f.notes, "\n"); !strings.Contains(said, "lacks whether all nodes have user namespaces is not known") {
 		t.Errorf("not said: %s", said)
 	}
