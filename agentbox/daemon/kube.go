@@ -41,10 +41,11 @@ func (d *daemon) newKube() (*kube.Remote, error) {
 	}, err
 }
 
-// podImage is the image that the boxes of a task would have.
+// podImage is the image that the boxes of a task would have. All kinds have the same one, so this machine
+// is not asked which kinds it can: that may fetch a kernel.
 func (d *daemon) podImage(ctx context.Context, t agentbox.Task) (kube.Image, error) {
 	img, err := host.ImageFor(ctx, d.boxes, api.UpRequest{
-		Directory: t.Directory, Source: t.Source, Agent: t.Agent, Isolation: t.Isolation, Task: true, Environ: t.Environ,
+		Directory: t.Directory, Source: t.Source, Agent: t.Agent, Isolation: cmp.Or(t.Isolation, agentbox.GVisor), Task: true, Environ: t.Environ,
 	}, func(agentbox.Event) {})
 	if err != nil {
 		return kube.Image{}, err
