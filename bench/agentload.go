@@ -26,7 +26,7 @@ const thinking = 3 * time.Second
 // changed, and run the repository's own commands.
 func usualLoad(own []toolchain.Command) agentLoad {
 	return agentLoad{thinking, append([]toolchain.Command{
-		{Name: "search", Run: "git grep -In TODO >/dev/null || test $? = 1"},
+		{Name: "search", Run: "git grep -In main >/dev/null || test $? = 1"},
 		{Name: "status", Run: "git status --short >/dev/null && git diff --stat >/dev/null"},
 	}, own...)}
 }
@@ -73,7 +73,7 @@ func parseLoad(data []byte, name string, own []toolchain.Command) (agentLoad, er
 			}
 		})
 	})
-	return load, r.Err("for example think: 3s and commands: {search: git grep -n TODO, test: } with a command of the repository's bench:")
+	return load, r.Err("for example think: 3s and commands: {search: git grep -n main, test: } with a command of the repository's bench:")
 }
 
 // readCommands reads commands by name.

@@ -67,19 +67,7 @@ func TestOneResult(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		o := &Owner{
 			Sources: noSources{}, Name: func(p identity.PeerID) string { return p.Short() }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
-			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
-				return said, nil
-			},
-			Save: func(_ context.Context, _ agentbox.Task, document []byte, pack io.Reader) (agentbox.SavedWork, error) {
-				text, err := io.ReadAll(pack)
-				if len(document) == 0 || err != nil {
-					return agentbox.SavedWork{}, agentbox.Errorf(agentbox.Corrupt, "no snapshot")
-				}
-				return agentbox.SavedWork{Snapshot: digestOf(string(text)), Commits: 1}, nil
-			},
-			Continue: func(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
-				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
-			},
+			Accept: acceptAll, Save: saveText, Continue: fromSaved,
 			Drop: func(context.Context, agentbox.Attempt) {}, Over: func(agentbox.TaskID, int) bool { return over },
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, unlent },
 			Value: func(_ context.Context, _ agentbox.Task, secret string) (string, error) {
@@ -219,19 +207,7 @@ func FuzzAnswer(f *testing.F) {
 		at.lease, _ = Lease{}.Grant(peer(1), "one")
 		o := &Owner{
 			Sources: noSources{}, Name: func(identity.PeerID) string { return "" }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
-			Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
-				return said, nil
-			},
-			Save: func(_ context.Context, _ agentbox.Task, document []byte, pack io.Reader) (agentbox.SavedWork, error) {
-				text, err := io.ReadAll(pack)
-				if len(document) == 0 || err != nil {
-					return agentbox.SavedWork{}, agentbox.Errorf(agentbox.Corrupt, "no snapshot")
-				}
-				return agentbox.SavedWork{Snapshot: digestOf(string(text)), Commits: 1}, nil
-			},
-			Continue: func(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
-				return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
-			},
+			Accept: acceptAll, Save: saveText, Continue: fromSaved,
 			Drop: func(context.Context, agentbox.Attempt) {}, Over: func(agentbox.TaskID, int) bool { return true },
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, nil },
 			Value: func(_ context.Context, _ agentbox.Task, secret string) (string, error) {
@@ -254,4 +230,22 @@ func FuzzAnswer(f *testing.F) {
 		default:
 		}
 	})
+}
+
+// The owner of these tests believes what a worker says.
+func acceptAll(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
+	return said, nil
+}
+
+// saveText is a snapshot by the digest of its pack.
+func saveText(_ context.Context, _ agentbox.Task, document []byte, pack io.Reader) (agentbox.SavedWork, error) {
+	text, err := io.ReadAll(pack)
+	if len(document) == 0 || err != nil {
+		return agentbox.SavedWork{}, agentbox.Errorf(agentbox.Corrupt, "no snapshot")
+	}
+	return agentbox.SavedWork{Snapshot: digestOf(string(text)), Commits: 1}, nil
+}
+
+func fromSaved(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
+	return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
 }

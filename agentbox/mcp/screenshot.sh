@@ -1,4 +1,5 @@
-# In a box: a picture of $SHOT_URL in a window of $SHOT_SIZE, by the browser that the box has. It prints the file's name.
+# In a box: a picture of $SHOT_URL in a window of $SHOT_SIZE, by the browser that the box has. It prints
+# the file's name.
 for browser in chromium chromium-browser google-chrome-stable google-chrome chrome "$HOME"/.cache/ms-playwright/chromium*/chrome-linux*/*; do
 	case $browser in */*) case ${browser##*/} in chrome | headless_shell | chrome-headless-shell) ;; *) continue ;; esac ;; esac
 	browser=$(command -v "$browser") || continue

@@ -19,8 +19,8 @@ import (
 	"agentbox/agentbox/place"
 )
 
-// running implements place.Place, place.Dialer, place.Leaver and place.Rooted. A lost connection does not end it:
-// the next use makes another.
+// running implements place.Place, place.Dialer, place.Leaver and place.Rooted. A lost connection does
+// not end it: the next use makes another.
 type running struct {
 	kind *Kind
 	spec place.Spec
