@@ -42,8 +42,8 @@ func (a *app) runCommand() *cli.Command {
 }
 
 // boxAfterLoss returns the state of a box after a lost connection, or the zero Box if err is not such
-// a loss. It waits up to endTimeout for the machine to be known as gone. If it still runs then,
-// only the connection was lost, and the box is returned as it is.
+// a loss. It waits up to endTimeout for a machine of this host to be known as gone. If it still runs
+// then, only the connection was lost, and the box is returned as it is.
 func (a *app) boxAfterLoss(ctx context.Context, id agentbox.BoxID, err error) agentbox.Box {
 	if code := agentbox.CodeOf(err); code != agentbox.Unavailable && code != agentbox.Timeout {
 		return agentbox.Box{}
@@ -52,7 +52,7 @@ func (a *app) boxAfterLoss(ctx context.Context, id agentbox.BoxID, err error) ag
 	defer cancel()
 	for {
 		b, err := call(ctx, a, api.ShowBox, api.BoxRef{Box: id.String()})
-		if err != nil || b.State != agentbox.Running || b.Ended != nil {
+		if err != nil || b.State != agentbox.Running || b.Ended != nil || agentbox.KindOf(b.Isolation).Elsewhere {
 			return b
 		}
 		if sleep(ctx, endPoll) != nil {

@@ -34,7 +34,7 @@ func OpenChannel(ctx context.Context, client *ssh.Client, kind string, extra []b
 		o.ch, o.reqs, o.err = client.OpenChannel(kind, extra)
 		return o
 	}
-	o, err := awaitAnswer(ctx, ended(client), "open a channel", ask, func(o opened) {
+	o, err := awaitAnswer(ctx, Ended(client), "open a channel", ask, func(o opened) {
 		if o.err == nil {
 			o.ch.Close()
 			ssh.DiscardRequests(o.reqs)
@@ -75,8 +75,8 @@ func awaitAnswer[T any](ctx context.Context, gone <-chan struct{}, what string, 
 // library's.
 var connectionEnds sync.Map
 
-// ended returns the channel of connectionEnds. One goroutine for each connection waits for its end.
-func ended(client *ssh.Client) <-chan struct{} {
+// Ended is closed when a connection has ended. One goroutine for each connection waits for its end.
+func Ended(client *ssh.Client) <-chan struct{} {
 	fresh := make(chan struct{})
 	first, known := connectionEnds.LoadOrStore(client, fresh)
 	if !known {
@@ -101,9 +101,14 @@ func openError(err error) error {
 
 // connectionLostError is the error for a connection that ended before an answer came.
 func connectionLostError(err error) *agentbox.Error {
-	return agentbox.Errorf(agentbox.Unavailable, "the connection to the box was lost: %w", err).
+	return agentbox.Errorf(agentbox.Unavailable, "the connection to the box was lost: %w", lossError{err}).
 		WithHint("agentbox show gives its state")
 }
+
+// lossError is what a connectionLostError wraps: why the connection ended.
+type lossError struct{ error }
+
+func (e lossError) Unwrap() error { return e.error }
 
 // maxMessage bounds what one request carries, in bytes: some less than an SSH packet may have. A
 // longer one would end the connection, with everything else that goes over it.

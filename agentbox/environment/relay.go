@@ -177,11 +177,27 @@ func reject(nch ssh.NewChannel, err error) {
 // print it.
 const noBackend = "agentbox: "
 
+// open opens a channel of the environment. A connection that turns out to have ended gets one more
+// try, since nothing was asked of the environment yet: the backend may have another.
 func (r *Relay) open(ctx context.Context, kind string, extra []byte) (end, error) {
 	client, err := r.backend(ctx)
 	if err != nil {
 		return end{}, err
 	}
+	back, err := r.openOn(ctx, client, kind, extra)
+	var loss lossError
+	if !errors.As(err, &loss) {
+		return back, err
+	}
+	client.Close()
+	<-Ended(client)
+	if client, err = r.backend(ctx); err != nil {
+		return end{}, err
+	}
+	return r.openOn(ctx, client, kind, extra)
+}
+
+func (r *Relay) openOn(ctx context.Context, client *ssh.Client, kind string, extra []byte) (end, error) {
 	if kind == "session" {
 		return r.spare.take(ctx, client)
 	}

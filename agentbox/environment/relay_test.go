@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -119,6 +120,26 @@ func TestRelayUsesNewBackend(t *testing.T) {
 	_, err := Exec(t.Context(), dialRelay(t, refuse, s.login()), Command{Argv: []string{"true"}})
 	if err == nil || !strings.Contains(err.Error(), "the box is paused") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestRelayLeavesEndedConnection: a connection that ended and that the backend did not miss yet costs
+// a client nothing.
+func TestRelayLeavesEndedConnection(t *testing.T) {
+	s := startServer(t, false)
+	dead := s.dial(t)
+	s.cut()
+	_ = dead.Wait()
+	var asked atomic.Int32
+	path := startRelay(t, s, func(context.Context) (*ssh.Client, error) {
+		if asked.Add(1)%2 == 1 {
+			return dead, nil
+		}
+		return s.dial(t), nil
+	})
+	c := dialRelay(t, path, s.login())
+	for range 3 {
+		run(t, c, Command{Argv: []string{"true"}})
 	}
 }
 

@@ -28,7 +28,7 @@ type Kind struct {
 	Config string
 
 	mu      sync.Mutex
-	clients map[string]*ssh.Client // by account
+	clients map[string]connection // by account
 }
 
 // Probe implements place.Kind.
@@ -43,26 +43,28 @@ func (k *Kind) Probe(context.Context, bool) (place.Facts, error) {
 func (k *Kind) client(ctx context.Context, account string) (*ssh.Client, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c := k.clients[account]; c != nil {
-		return c, nil
+	if c, ok := k.clients[account]; ok {
+		select {
+		case <-c.ended:
+		default:
+			return c.Client, nil
+		}
 	}
 	c, err := dial(ctx, account, k.Config)
 	if err != nil {
 		return nil, err
 	}
 	if k.clients == nil {
-		k.clients = map[string]*ssh.Client{}
+		k.clients = map[string]connection{}
 	}
-	k.clients[account] = c
-	go func() {
-		_ = c.Wait()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.clients[account] == c {
-			delete(k.clients, account)
-		}
-	}()
+	k.clients[account] = connection{c, environment.Ended(c)}
 	return c, nil
+}
+
+// connection is one to an account. ended is closed when it has.
+type connection struct {
+	*ssh.Client
+	ended <-chan struct{}
 }
 
 // Close ends all connections. What runs on the machines goes on where it does not need one.
