@@ -130,9 +130,11 @@ func showRows(b agentbox.Box) [][]string {
 		{"state", string(b.State)},
 		{"isolation", isolationText(b) + ": " + b.Reason},
 		{"directory", b.Directory + " on " + b.Branch},
-		{"image", b.ImageName + " (" + b.Image.Short() + ")"},
-		{"machine", fmt.Sprintf("%s, %s memory, %s disk", agentbox.Plural(b.CPUs, "CPU"), bytesText(b.Memory), bytesText(b.Disk))},
-		{"lease", leaseText(b)},
+	}
+	if !agentbox.KindOf(b.Isolation).Elsewhere {
+		rows = append(rows, []string{"image", b.ImageName + " (" + b.Image.Short() + ")"},
+			[]string{"machine", fmt.Sprintf("%s, %s memory, %s disk", agentbox.Plural(b.CPUs, "CPU"), bytesText(b.Memory), bytesText(b.Disk))},
+			[]string{"lease", leaseText(b)})
 	}
 	if b.GPUs != 0 {
 		rows = append(rows, []string{"gpus", agentbox.GPUsText(b.GPUs)})

@@ -136,10 +136,10 @@ func problemsOf(st place.Status) (out []agentbox.Problem) {
 	return out
 }
 
-// leaseOf is a lease with the times that its supervisor reports.
+// leaseOf is a lease with the times that its place reports, of which some keep none.
 func leaseOf(l agentbox.Lease, st place.Lease) agentbox.Lease {
 	l.Term, l.Holders = st.Term, st.Holders
-	if st.Holders == 0 {
+	if st.Term > 0 && st.Holders == 0 {
 		l.Expires = time.Now().Add(st.Left).UTC().Truncate(time.Second)
 	}
 	return l

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"agentbox/vmm"
 )
@@ -35,6 +36,9 @@ type Driver struct {
 
 	mu    sync.Mutex // guards what follows, and is held while KVM is tried
 	known *memo
+
+	noKernel   error // of the last attempt to have a kernel, at noKernelAt
+	noKernelAt time.Time
 }
 
 var (

@@ -2,6 +2,7 @@ package qemu
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,12 +163,40 @@ func TestProbeWaitsWhileGuestPrints(t *testing.T) {
 	}
 }
 
+// noGuest is a QEMU that makes a machine without a guest, and leaves.
+const noGuest = `case "$*" in *" -qmp stdio") exit 0;; esac; `
+
+// A kernel is fetched only for a KVM that QEMU can use, and one that cannot be had only once.
+func TestProbeAsksForKernelLast(t *testing.T) {
+	device := filepath.Join(t.TempDir(), "kvm")
+	if err := os.WriteFile(device, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	probe := func(body string) (vmm.Facts, error) {
+		d := New(Config{Binary: script(t, body), StateDir: t.TempDir(), Kernel: func(context.Context) (string, error) {
+			tries++
+			return "", errors.New("no network")
+		}})
+		d.device = device
+		d.Probe(t.Context(), false)
+		return d.Probe(t.Context(), false)
+	}
+	facts, err := probe("echo 'error: failed to set MSR' >&2; exit 1")
+	if err != nil || tries != 0 || facts.Accel != accelTCG || !strings.Contains(facts.Reason, "failed to set MSR") {
+		t.Errorf("unusable: %+v, %v, the kernel was asked for %d times", facts, err, tries)
+	}
+	if _, err := probe(noGuest); err == nil || err.Error() != "no network" || tries != 1 {
+		t.Errorf("usable: %v, the kernel was asked for %d times", err, tries)
+	}
+}
+
 // Each machine's start has udev touch the device.
 func TestVerdictIgnoresDeviceTimes(t *testing.T) {
 	t.Parallel()
 	tries := 0
 	config := Config{
-		Binary: script(t, "echo agentbox: the first program runs >&5; exec sleep 1000"), StateDir: t.TempDir(),
+		Binary: script(t, noGuest+"echo agentbox: the first program runs >&5; exec sleep 1000"), StateDir: t.TempDir(),
 		Kernel: func(context.Context) (string, error) { tries++; return "/k", nil },
 	}
 	device := filepath.Join(t.TempDir(), "kvm")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm/child"
+	"agentbox/vmm/console"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/memfile"
 )
@@ -82,13 +84,16 @@ func (d *Driver) kvmVerdict(ctx context.Context, known *memo, version string) (v
 }
 
 // tryKVM boots a guest under KVM until its first program runs. reason is a sentence for people
-// either way. An error is not about KVM.
+// either way. An error is not about KVM. The kernel, which may have to be fetched, is asked for last.
 func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err error) {
-	kernel, err := d.config.Kernel(ctx)
+	program, err := d.binary()
 	if err != nil {
 		return false, "", err
 	}
-	program, err := d.binary()
+	if reason, err := initKVM(ctx, program); reason != "" || err != nil {
+		return false, reason, err
+	}
+	kernel, err := d.kernel(ctx)
 	if err != nil {
 		return false, "", err
 	}
@@ -101,6 +106,48 @@ func (d *Driver) tryKVM(ctx context.Context) (works bool, reason string, err err
 		return true, fmt.Sprintf("KVM works: a guest booted in %d ms", time.Since(begun).Milliseconds()), nil
 	}
 	return false, ended, nil
+}
+
+// kernelRetry is how long a kernel that could not be had is not asked for again: without a network
+// each attempt takes a minute, and every box asks.
+const kernelRetry = 10 * time.Minute
+
+// kernel is the configuration's. d.mu is held.
+func (d *Driver) kernel(ctx context.Context) (string, error) {
+	if d.noKernel != nil && time.Since(d.noKernelAt) < kernelRetry {
+		return "", d.noKernel
+	}
+	kernel, err := d.config.Kernel(ctx)
+	d.noKernel, d.noKernelAt = nil, time.Now()
+	if ctx.Err() == nil {
+		d.noKernel = err
+	}
+	return kernel, err
+}
+
+// initKVM has QEMU make a machine under KVM, without a guest, and leave. It returns "" if it can, or
+// cannot say, else why not: that nested KVM of some hosts fails here needs no kernel to be found out.
+func initKVM(ctx context.Context, program string) (string, error) {
+	brief, cancel := context.WithTimeout(ctx, quickCommand)
+	defer cancel()
+	cmd := exec.CommandContext(brief, program, "-nodefaults", "-no-user-config", "-display", "none", "-S",
+		"-machine", "microvm", "-bios", "qboot.rom", "-accel", accelKVM, "-cpu", cpuModel(accelKVM), "-m", "64M", "-qmp", "stdio")
+	cmd.Stdin = strings.NewReader(`{"execute":"qmp_capabilities"}{"execute":"quit"}`)
+	var said console.Tail
+	cmd.Stderr = &said
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err == nil || brief.Err() != nil:
+		return "", nil
+	}
+	return qemuFailed(&said, err), nil
+}
+
+// qemuFailed is the reason of a QEMU that ended by itself.
+func qemuFailed(said *console.Tail, err error) string {
+	return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s, %v)", said.FirstLine(), err)
 }
 
 // probeGuest boots the kernel with KVM and returns "" if it comes up, else why it did not. QEMU has
@@ -193,7 +240,7 @@ func awaitStart(ctx context.Context, conn net.Conn, p *process, limit limits) (s
 // QEMU that failed.
 func exitReason(p *process, seen []byte) string {
 	if err := p.Err(); err != nil {
-		return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s, %v)", p.stderr.FirstLine(), err)
+		return qemuFailed(&p.stderr, err)
 	}
 	if printed := lastConsoleLine(seen); printed != "" {
 		return "KVM opens here but a guest ended before its first program ran" + printed

@@ -44,6 +44,7 @@ func (d *Driver) Probe(ctx context.Context, fresh bool) (vmm.Facts, error) {
 	known := d.loadMemo()
 	if fresh {
 		*known = memo{Digests: known.Digests}
+		d.noKernel = nil
 	}
 	version, err := d.version(ctx, known, program)
 	if err != nil {
