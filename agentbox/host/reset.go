@@ -9,6 +9,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/plan"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
 
@@ -60,7 +61,10 @@ func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbo
 		if u.Kind, err = m.chooser.ChooseExisting(ctx, u.rec.Box); err != nil {
 			return err
 		}
-		if u.Review, err = m.consent.Review(ctx, root, u.Config, u.rec.flagsNow()); err != nil {
+		if u.project, err = project.Identify(root); err != nil {
+			return err
+		}
+		if u.Review, err = m.consent.Review(ctx, u.project, root, u.Config, u.rec.flagsNow()); err != nil {
 			return err
 		}
 		p = plan.Reset(u.Facts)

@@ -20,7 +20,7 @@ type TaskImage struct {
 // ImageFor finds or makes the image of a box, its tools and its agent included, by the steps of Up that do
 // that. It makes no box.
 func ImageFor(ctx context.Context, m *Manager, req api.UpRequest, progress agentbox.Progress) (TaskImage, error) {
-	u, _, release, err := m.read(ctx, req)
+	u, release, err := m.read(ctx, req)
 	if err != nil {
 		return TaskImage{}, err
 	}

@@ -26,6 +26,7 @@ import (
 type creation struct {
 	plan.Facts
 	from     source.Source
+	project  project.Project
 	previous agentbox.Box // the box that a reset replaces the machine of; zero for a new box
 	rec      record
 	img      image.Image
@@ -48,7 +49,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	if err := errors.Join(checkLabels(req.Labels), checkEnv(req.Env)); err != nil {
 		return api.UpResponse{}, err
 	}
-	u, proj, release, err := m.read(ctx, req)
+	u, release, err := m.read(ctx, req)
 	if err != nil {
 		return api.UpResponse{}, err
 	}
@@ -59,7 +60,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	}
 	key := "" // a task's box is not found by its directory
 	if !req.Task {
-		key = u.key(proj)
+		key = u.key(u.project)
 		defer m.keys.Lock(key)()
 		u.b = m.boxes.byKey(key)
 	}
@@ -103,12 +104,12 @@ func (c *creation) key(p project.Project) string {
 // answer tells which steps take long. Without a box it plans twice, because only the first plan
 // says what to look for.
 func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progress) (api.UpPlan, error) {
-	u, proj, release, err := m.read(ctx, req)
+	u, release, err := m.read(ctx, req)
 	if err != nil {
 		return api.UpPlan{}, err
 	}
 	defer release()
-	u.b = m.boxes.byKey(u.key(proj))
+	u.b = m.boxes.byKey(u.key(u.project))
 	p, err := m.plan(ctx, u)
 	if err != nil {
 		return api.UpPlan{}, err
@@ -129,21 +130,21 @@ func (m *Manager) compareKinds(ctx context.Context, u *creation, has isolation.C
 	return p
 }
 
-// read gathers what the caller asks for: the source, its configuration and the flags. proj is its
-// project. It decides nothing, but returns Invalid for what makes no sense. The source stays until
-// release is called.
-func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, proj project.Project, release func(), err error) {
+// read gathers what the caller asks for: the source, its project, its configuration and the flags. It
+// decides nothing, but returns Invalid for what makes no sense. The source stays until release is
+// called.
+func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, release func(), err error) {
 	u = &creation{Facts: plan.Facts{Request: req, Results: m.setup.Results != nil}}
 	if release, err = m.openSource(ctx, u); err != nil {
-		return nil, proj, nil, err
+		return nil, nil, err
 	}
 	if err = m.readFlags(ctx, u); err == nil {
-		proj, err = project.Identify(u.Repo.Root)
+		u.project, err = project.Identify(u.Repo.Root)
 	}
 	if err != nil {
 		release()
 	}
-	return u, proj, release, err
+	return u, release, err
 }
 
 // openSource sets what a box is made from, and where that is from.
@@ -220,7 +221,7 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	} else {
 		asked.Isolation = u.Box.Isolation
 	}
-	if u.Review, err = m.consent.Review(ctx, u.Repo.Root, u.Config, asked); err != nil {
+	if u.Review, err = m.consent.Review(ctx, u.project, u.Repo.Root, u.Config, asked); err != nil {
 		return nil, err
 	}
 	if u.Request.Foreign {

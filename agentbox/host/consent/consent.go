@@ -55,14 +55,10 @@ type Approvals struct {
 	BestKind func(context.Context) (agentbox.Isolation, error)
 }
 
-// Review compares what the repository at root asks for with what is approved for its project. The
+// Review compares what the repository at root asks for with what is approved for its project, p. The
 // flags of the command line are applied to cfg already; what they ask for is the user's wish and
 // needs no approval.
-func (a Approvals) Review(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
-	p, err := project.Identify(root)
-	if err != nil {
-		return project.Review{}, err
-	}
+func (a Approvals) Review(ctx context.Context, p project.Project, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
 	asks := a.listAsks(ctx, root, cfg, asked)
 	pin := pinOf(root, cfg)
 	if other, err := a.Store.NewPin(p, pin); err != nil {
@@ -89,12 +85,21 @@ func (a Approvals) ReviewDirectory(ctx context.Context, root string, at config.P
 	if err := asked.Apply(cfg); err != nil {
 		return project.Review{}, err
 	}
-	return a.Review(ctx, root, cfg, asked)
+	return a.identify(ctx, root, cfg, asked)
+}
+
+// identify is Review of whichever project the checkout at root is of.
+func (a Approvals) identify(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
+	p, err := project.Identify(root)
+	if err != nil {
+		return project.Review{}, err
+	}
+	return a.Review(ctx, p, root, cfg, asked)
 }
 
 // Ask is Review followed by Report.
 func (a Approvals) Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error) {
-	r, err := a.Review(ctx, root, cfg, asked)
+	r, err := a.identify(ctx, root, cfg, asked)
 	if err != nil {
 		return r, err
 	}
@@ -190,11 +195,7 @@ func IsPinned(root string, cfg *config.Config) bool { return pinOf(root, cfg) !=
 
 // RecordPin remembers the pin of an image that was made from the lock file, or for which we wrote
 // it. If the repository changes the pin later, that is an Ask.
-func (a Approvals) RecordPin(lockPath string, r image.Recipe) error {
-	p, err := project.Identify(filepath.Dir(lockPath))
-	if err != nil {
-		return err
-	}
+func (a Approvals) RecordPin(p project.Project, lockPath string, r image.Recipe) error {
 	lock, err := image.LoadLock(lockPath)
 	if err != nil {
 		return err

@@ -194,7 +194,7 @@ func TestIncludesAreCopiedAsReviewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := &config.Config{Root: dir, Include: []config.Include{{From: filepath.Join(dir, "sub"), To: "/opt/x"}}}
-	r, err := m.Review(t.Context(), dir, cfg, flags.Flags{})
+	r, err := m.identify(t.Context(), dir, cfg, flags.Flags{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,8 @@ func TestChangedPinNeedsApproval(t *testing.T) {
 	}
 	use := func() {
 		t.Helper()
-		if err := errors.Join(consent(), m.RecordPin(path, RecipeOf(cfg))); err != nil {
+		of, err := project.Identify(dir)
+		if err := errors.Join(err, consent(), m.RecordPin(of, path, RecipeOf(cfg))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,7 +27,7 @@ type Recipes struct {
 type Consent interface {
 	Ask(ctx context.Context, root string, cfg *config.Config, asked flags.Flags, progress agentbox.Progress) (project.Review, error)
 	ApproveRecipe(ctx context.Context, r project.Review, recipe image.Recipe) (image.Recipe, error)
-	RecordPin(lockPath string, r image.Recipe) error
+	RecordPin(p project.Project, lockPath string, r image.Recipe) error
 }
 
 // Images finds or makes images (images.Images).
@@ -60,7 +60,7 @@ func (r Recipes) Ensure(ctx context.Context, review project.Review, cfg *config.
 		}
 	}
 	return r.Images.Ensure(ctx, images.Want{
-		Recipe: recipe, Lock: lock, AddTo: addTo, Update: pins.Update, Pinned: func(made image.Recipe) error { return r.Consent.RecordPin(lock, made) },
+		Recipe: recipe, Lock: lock, AddTo: addTo, Update: pins.Update, Pinned: func(made image.Recipe) error { return r.Consent.RecordPin(review.Project, lock, made) },
 	}, progress)
 }
 

@@ -33,7 +33,7 @@ func (f *fakeConsent) ApproveRecipe(_ context.Context, _ project.Review, r image
 	return r, f.forbidden
 }
 
-func (f *fakeConsent) RecordPin(lock string, _ image.Recipe) error {
+func (f *fakeConsent) RecordPin(_ project.Project, lock string, _ image.Recipe) error {
 	f.pinned = append(f.pinned, lock)
 	return nil
 }
