@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"agentbox/vmm/guest/protocol"
 )
 
 // JobID identifies a job on this machine. It is random and never used twice, so a job that is
@@ -45,6 +47,16 @@ func (j *JobID) UnmarshalText(b []byte) error {
 		*j = v
 	}
 	return err
+}
+
+// JobSpec is a job to start. A second start with the same ID starts nothing, so a client can repeat
+// the call if it lost the answer.
+type JobSpec struct {
+	ID JobID `json:"id"`
+	// Expect means that a client will attach and must not miss anything: the box keeps the output for
+	// it, and the job waits up to half a minute for it.
+	Expect bool `json:"expect,omitempty"`
+	protocol.JobSpec
 }
 
 // JobState is what a job is doing. It is derived from how the job ended or, if it has not, from

@@ -21,27 +21,7 @@ var (
 // JobStart starts a job in a box, waking the box if necessary.
 type JobStart struct {
 	BoxRef
-	Spec JobSpec `json:"spec"`
-}
-
-// JobSpec is what a job runs. A second start with the same ID starts nothing, so a client can
-// repeat the call if it lost the answer.
-type JobSpec struct {
-	ID      agentbox.JobID    `json:"id"`
-	Argv    []string          `json:"argv"`
-	Dir     string            `json:"dir,omitempty"` // "": the workspace
-	Env     map[string]string `json:"env,omitempty"`
-	User    string            `json:"user,omitempty"`
-	TTY     bool              `json:"tty,omitempty"`
-	Term    string            `json:"term,omitempty"`
-	Columns int               `json:"columns,omitempty"`
-	Rows    int               `json:"rows,omitempty"`
-	// Input means that a job without a terminal reads what clients send. Otherwise its standard
-	// input is empty.
-	Input bool `json:"input,omitempty"`
-	// Expect means that a client will attach and must not miss anything: the box keeps the output for
-	// it, and the job waits up to half a minute for it.
-	Expect bool `json:"expect,omitempty"`
+	Spec agentbox.JobSpec `json:"spec"`
 }
 
 // JobStarted is the job, unless the box refused to run it.

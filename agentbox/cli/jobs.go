@@ -118,7 +118,8 @@ func isJob(arg string) bool { return strings.HasPrefix(arg, "j-") }
 // program exits with the same code, as if the command had run in the foreground. --json prints an
 // api.JobStarted.
 func (a *app) detach(ctx context.Context, box string, r run, input bool) error {
-	spec := api.JobSpec{ID: agentbox.NewJobID(), Argv: r.argv, Dir: r.dir, Env: r.environ(), User: r.user, TTY: r.tty, Input: input}
+	spec := agentbox.JobSpec{ID: agentbox.NewJobID()}
+	spec.Argv, spec.Dir, spec.Env, spec.User, spec.TTY, spec.Input = r.argv, r.dir, r.environ(), r.user, r.tty, input
 	if r.tty {
 		spec.Term = os.Getenv("TERM")
 		spec.Columns, spec.Rows = a.terminalSize()

@@ -105,9 +105,10 @@ func (f *Face) start(ctx context.Context, req *connect.Request[startRequest], st
 }
 
 // specOf is the job of a process.
-func specOf(req *startRequest, box api.Connection, user string) (api.JobSpec, error) {
+func specOf(req *startRequest, box api.Connection, user string) (agentbox.JobSpec, error) {
 	p := req.Process
-	spec := api.JobSpec{ID: agentbox.NewJobID(), Argv: append([]string{p.Cmd}, p.Args...), Env: p.Envs, User: box.User, Dir: box.Dir, Expect: true, Input: req.Stdin == nil || *req.Stdin}
+	spec := agentbox.JobSpec{ID: agentbox.NewJobID(), Expect: true}
+	spec.Argv, spec.Env, spec.User, spec.Dir, spec.Input = append([]string{p.Cmd}, p.Args...), p.Envs, box.User, box.Dir, req.Stdin == nil || *req.Stdin
 	if user != "" && user != "user" {
 		spec.User = user
 	}

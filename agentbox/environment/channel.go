@@ -108,7 +108,7 @@ func connectionLostError(err error) *agentbox.Error {
 // lossError is what a connectionLostError wraps: why the connection ended.
 type lossError struct{ error }
 
-func (e lossError) Unwrap() error { return e.error }
+func (l lossError) Unwrap() error { return l.error }
 
 // maxMessage bounds what one request carries, in bytes: some less than an SSH packet may have. A
 // longer one would end the connection, with everything else that goes over it.

@@ -154,14 +154,14 @@ func TestOversizedCommand(t *testing.T) {
 	opened := make(chan struct{}, 8)
 	client := guest(t, opened, "[]")
 	h := newHub(t, func(context.Context) (*ssh.Client, error) { return client, nil })
-	_, err := h.Start(t.Context(), Spec{ID: agentbox.NewJobID(), JobSpec: protocol.JobSpec{Argv: []string{"echo", strings.Repeat("x", 300<<10)}}})
+	_, err := h.Start(t.Context(), agentbox.JobSpec{ID: agentbox.NewJobID(), JobSpec: protocol.JobSpec{Argv: []string{"echo", strings.Repeat("x", 300<<10)}}})
 	if agentbox.CodeOf(err) != agentbox.Invalid {
 		t.Errorf("it was started: %v", err)
 	}
 	if all := List(h.Dir, agentbox.Box{State: agentbox.Running}); len(all) != 0 {
 		t.Errorf("left: %+v", all)
 	}
-	if _, err := h.Start(t.Context(), Spec{ID: agentbox.NewJobID(), JobSpec: protocol.JobSpec{Argv: []string{"true"}}}); err != nil {
+	if _, err := h.Start(t.Context(), agentbox.JobSpec{ID: agentbox.NewJobID(), JobSpec: protocol.JobSpec{Argv: []string{"true"}}}); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }

@@ -59,13 +59,6 @@ func (h *Hub) Wait() {
 	h.work.Close()
 }
 
-// Spec is a job to start, as the daemon sends it in JSON.
-type Spec struct {
-	ID     agentbox.JobID `json:"id"`     // starting it twice starts it once
-	Expect bool           `json:"expect"` // keep the output for a client that is to lose nothing; see expectTimeout
-	protocol.JobSpec
-}
-
 // Refusal is why the box could not start a job. It is an error of neither the host nor the box.
 type Refusal = protocol.JobRefusal
 
@@ -76,7 +69,7 @@ type Refusal = protocol.JobRefusal
 //
 // Once begun, a start does not end with ctx, which is the caller's: when a daemon is killed its
 // call ends, and the next daemon finds the record and waits for the job.
-func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
+func (h *Hub) Start(ctx context.Context, spec agentbox.JobSpec) (*Refusal, error) {
 	if err := h.awaitReady(ctx); err != nil {
 		return nil, err
 	}
@@ -107,7 +100,7 @@ func (h *Hub) Start(ctx context.Context, spec Spec) (*Refusal, error) {
 }
 
 // start is Start for one job at a time. It ends with the hub.
-func (h *Hub) start(spec Spec) (*Refusal, error) {
+func (h *Hub) start(spec agentbox.JobSpec) (*Refusal, error) {
 	if h.job(spec.ID) != nil {
 		return nil, nil
 	}

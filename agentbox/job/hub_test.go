@@ -95,7 +95,7 @@ func TestStartSurvivesCaller(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	})
-	spec := Spec{ID: agentbox.NewJobID(), JobSpec: protocol.JobSpec{Argv: []string{"true"}}}
+	spec := agentbox.JobSpec{ID: agentbox.NewJobID(), JobSpec: protocol.JobSpec{Argv: []string{"true"}}}
 	ctx, gone := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() { _, err := h.Start(ctx, spec); first <- err }()
@@ -135,7 +135,7 @@ func TestStartAfterEnd(t *testing.T) {
 	ctx, stop = context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	for range 2 {
-		if _, err := h.Start(ctx, Spec{ID: agentbox.NewJobID()}); agentbox.CodeOf(err) != agentbox.Unavailable {
+		if _, err := h.Start(ctx, agentbox.JobSpec{ID: agentbox.NewJobID()}); agentbox.CodeOf(err) != agentbox.Unavailable {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestResolveFailedStart(t *testing.T) {
 			}
 			return client, nil
 		})
-		_, err := h.Start(t.Context(), Spec{ID: id, JobSpec: protocol.JobSpec{Argv: []string{"true"}}})
+		_, err := h.Start(t.Context(), agentbox.JobSpec{ID: id, JobSpec: protocol.JobSpec{Argv: []string{"true"}}})
 		if (err == nil) != runs || (h.job(id) != nil) != runs {
 			t.Errorf("%s: %v", known, err)
 		}

@@ -257,10 +257,10 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 	if r.hasJob(ctx) {
 		return nil, nil
 	}
-	started, err := r.q.Jobs.Start(ctx, api.JobStart{BoxRef: api.BoxRef{Box: r.BoxName, Directory: r.rec.Directory}, Spec: api.JobSpec{
-		ID: r.Job, Argv: r.rec.Command, Dir: r.rec.Dir, Env: r.env(), User: r.rec.User, TTY: r.rec.TTY, Term: cmp.Or(r.rec.Term, "xterm-256color"),
-		Columns: cmp.Or(r.rec.Columns, 120), Rows: cmp.Or(r.rec.Rows, 40), Input: r.rec.Input, Expect: r.rec.Held,
-	}})
+	spec := agentbox.JobSpec{ID: r.Job, Expect: r.rec.Held}
+	spec.Argv, spec.Dir, spec.Env, spec.User, spec.Input = r.rec.Command, r.rec.Dir, r.env(), r.rec.User, r.rec.Input
+	spec.TTY, spec.Term, spec.Columns, spec.Rows = r.rec.TTY, cmp.Or(r.rec.Term, "xterm-256color"), cmp.Or(r.rec.Columns, 120), cmp.Or(r.rec.Rows, 40)
+	started, err := r.q.Jobs.Start(ctx, api.JobStart{BoxRef: api.BoxRef{Box: r.BoxName, Directory: r.rec.Directory}, Spec: spec})
 	if err == nil && started.Refused == nil {
 		r.timeline.add("command", strings.TrimSuffix(r.Job.String()+", goes on from "+continuedText(r.Continue), ", goes on from "))
 		r.watch.begin(nil)

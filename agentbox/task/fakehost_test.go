@@ -112,7 +112,7 @@ func (h *fakeHost) Start(ctx context.Context, req api.JobStart) (api.JobStarted,
 		return api.JobStarted{}, err
 	}
 	h.ends.Add(1)
-	time.AfterFunc(50*time.Millisecond, func() { defer h.ends.Done(); h.end(req.Spec) })
+	time.AfterFunc(50*time.Millisecond, func() { defer h.ends.Done(); h.end(req.Spec.ID, req.Spec.Argv[0]) })
 	return api.JobStarted{ID: req.Spec.ID}, nil
 }
 
@@ -123,18 +123,18 @@ func (h *fakeHost) starts(id agentbox.JobID) int {
 }
 
 // end ends a job as its command says: a status, or "lost".
-func (h *fakeHost) end(spec api.JobSpec) {
-	end := fmt.Sprintf(`{"status":%s}`, spec.Argv[0])
-	if spec.Argv[0] == "lost" {
+func (h *fakeHost) end(id agentbox.JobID, how string) {
+	end := fmt.Sprintf(`{"status":%s}`, how)
+	if how == "lost" {
 		end = `{"lost":true}`
 	}
-	if spec.Argv[0] != "never" {
-		_ = durable.Replace(filepath.Join(job.Dir(h.dir, spec.ID), job.EndFile), []byte(end), 0o600)
+	if how != "never" {
+		_ = durable.Replace(filepath.Join(job.Dir(h.dir, id), job.EndFile), []byte(end), 0o600)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if ended := h.ended[spec.ID]; ended != nil {
+		if ended := h.ended[id]; ended != nil {
 			close(ended)
-			h.ended[spec.ID] = nil
+			h.ended[id] = nil
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (h *fakeHost) Show(ctx context.Context, box string, id agentbox.JobID) (Job
 }
 
 func (h *fakeHost) Signal(_ context.Context, req api.JobSignal) error {
-	h.end(api.JobSpec{ID: req.ID, Argv: []string{"143"}})
+	h.end(req.ID, "143")
 	return nil
 }
 

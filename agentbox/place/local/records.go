@@ -55,7 +55,7 @@ func console(dir string) string {
 }
 
 // StartJob starts a job in a box that runs. From then on its supervisor owns the job.
-func (r Records) StartJob(ctx context.Context, id agentbox.BoxID, spec api.JobSpec) (api.JobStarted, error) {
+func (r Records) StartJob(ctx context.Context, id agentbox.BoxID, spec agentbox.JobSpec) (api.JobStarted, error) {
 	return ask(ctx, r, id, control.StartJob, spec)
 }
 

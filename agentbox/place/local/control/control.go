@@ -42,7 +42,7 @@ var (
 	// directory.
 	Account = api.Endpoint[api.None, api.None]{Path: "/v1/account"}
 	// StartJob is api.StartJob, in the box of this supervisor.
-	StartJob = api.Endpoint[api.JobSpec, api.JobStarted]{Path: "/v1/job/start"}
+	StartJob = api.Endpoint[agentbox.JobSpec, api.JobStarted]{Path: "/v1/job/start"}
 	// WaitJob returns when a job has ended or does not run. A supervisor of a build up to 0e3ba6c8
 	// does not know it.
 	WaitJob = api.Endpoint[agentbox.JobID, api.None]{Path: "/v1/job/wait"}

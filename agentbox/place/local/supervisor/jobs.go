@@ -10,7 +10,6 @@ import (
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/place/local/control"
-	"agentbox/vmm/guest/protocol"
 )
 
 // keepJobs makes the hub of the box's jobs, which ends with ctx, and has the relay attach clients
@@ -32,10 +31,8 @@ func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg 
 // handleJobs serves the calls about jobs that need the machine. The daemon answers all others
 // from files.
 func (s *Supervisor) handleJobs(mux *http.ServeMux) {
-	api.Handle(mux, control.StartJob, whenStarted(s, func(ctx context.Context, req api.JobSpec) (api.JobStarted, error) {
-		refused, err := s.jobs.Start(ctx, job.Spec{ID: req.ID, Expect: req.Expect, JobSpec: protocol.JobSpec{
-			Argv: req.Argv, Dir: req.Dir, Env: req.Env, User: req.User, TTY: req.TTY, Term: req.Term, Columns: req.Columns, Rows: req.Rows, Input: req.Input,
-		}})
+	api.Handle(mux, control.StartJob, whenStarted(s, func(ctx context.Context, req agentbox.JobSpec) (api.JobStarted, error) {
+		refused, err := s.jobs.Start(ctx, req)
 		if err != nil || refused == nil {
 			return api.JobStarted{ID: req.ID}, err
 		}
