@@ -36,6 +36,11 @@ var (
 	// BorrowSecret returns the value of a secret that the owner of a task on another machine lends to the
 	// task's box. Supervisors call it for each use.
 	BorrowSecret = Endpoint[LentSecret, string]{"/v1/secret/borrow"}
+	// LendSecrets opens the socket, whose path it returns, at which LendValue answers, and nothing else. It
+	// stays open as long as the daemon runs, and again when it starts, while secrets are set for the host.
+	LendSecrets = Endpoint[LendRequest, string]{"/v1/secret/lend"}
+	// LendValue returns the present value of a secret that was set for the host of the socket.
+	LendValue = Endpoint[LentValue, string]{"/v1/secret/value"}
 	// RemoveSecret succeeds with a Problem if only the keyring entry cannot be removed.
 	RemoveSecret = Endpoint[SecretRef, SecretInfo]{"/v1/secret/remove"}
 )
@@ -139,6 +144,25 @@ type LentSecret struct {
 	Name string         `json:"name"`
 }
 
+// Lent is what a secret of this machine is for: boxes of a project on another one, "" for all.
+type Lent struct {
+	Host    string `json:"host"`
+	Project string `json:"project,omitempty"`
+}
+
+// LentValue asks for the value of a secret that was set for the machine that asks.
+type LentValue struct {
+	Project string `json:"project,omitempty"`
+	Name    string `json:"name"`
+}
+
+// LendRequest asks for the socket at which the secrets of a machine's boxes are answered for. Variables
+// of Environ may have their values.
+type LendRequest struct {
+	Host    string   `json:"host"`
+	Environ []string `json:"environ,omitempty"`
+}
+
 // SecretRequest sets a secret. Value goes into the keyring and nowhere else.
 type SecretRequest struct {
 	PolicyRef
@@ -150,12 +174,15 @@ type SecretRequest struct {
 	Form       policy.Form       `json:"form,omitempty"`
 	User       string            `json:"user,omitempty"`
 	Value      string            `json:"value,omitempty"`
+	// LentTo: no box here may use it, but those of another machine.
+	LentTo *Lent `json:"lent_to,omitempty"`
 }
 
 // SecretRef names a secret.
 type SecretRef struct {
 	PolicyRef
-	Name string `json:"name"`
+	Name   string `json:"name"`
+	LentTo *Lent  `json:"lent_to,omitempty"` // as SecretRequest's
 }
 
 // SecretInfo describes a secret. It never contains the value: no call returns one.

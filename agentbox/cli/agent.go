@@ -177,7 +177,7 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 		names = append(names, s.Name)
 		if slices.ContainsFunc(set, func(i api.SecretInfo) bool { return i.Name == s.Name }) {
 			has = true
-		} else if from, ok := variableOf(s); ok && a.host == "" {
+		} else if from, ok := variableOf(s); ok {
 			if err := a.setKey(ctx, ref, s, from); err != nil {
 				return err
 			}
@@ -186,10 +186,6 @@ func (a *app) ensureKey(ctx context.Context, ref api.PolicyRef, profile agents.P
 	}
 	if has {
 		return nil
-	}
-	if a.host != "" {
-		return agentbox.Errorf(agentbox.Missing, "%s needs a key, and %s has none for this repository: %s is not set there", profile.Name, a.host, strings.Join(names, " or ")).
-			WithHint("set it there, from where it is kept there: agentbox secret set %s %s --from file:PATH", profile.Secrets[0].Name, keyFlags(profile.Secrets[0]))
 	}
 	// Try a login on this machine before asking: it is what the user would paste.
 	if s, from, ok := tokenOf(ctx, profile); ok {

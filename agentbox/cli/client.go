@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"os"
-	"slices"
 	"unicode/utf8"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/reach"
 )
 
 // call calls the daemon, starting it if none runs, and shows progress the way the user asked for.
@@ -94,7 +94,7 @@ func (a *app) environ() []string {
 	if a.host != "" {
 		return []string{}
 	}
-	return slices.DeleteFunc(os.Environ(), func(v string) bool { return !utf8.ValidString(v) })
+	return reach.Variables()
 }
 
 // isolationEnv decides what kind auto is.

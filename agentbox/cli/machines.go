@@ -62,7 +62,6 @@ var onlyHere = map[string]string{
 	"image export":  "run it there",
 	"image import":  "run it there",
 	"init":          "leave out --host",
-	"secret set":    "secrets of another machine are not supported: no value of this machine may lie on its disk",
 	"mcp":           "run it there: its client can start ssh MACHINE agentbox mcp",
 }
 

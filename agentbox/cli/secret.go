@@ -12,6 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/reach"
 	"agentbox/policy"
 	"agentbox/policy/secrets"
 )
@@ -99,7 +100,53 @@ func (a *app) storeSecret(ctx context.Context, req api.SecretRequest) (info api.
 			return info, err
 		}
 	}
+	if a.host != "" {
+		return a.lendSecret(ctx, req)
+	}
 	return call(ctx, a, api.SetSecret, req)
+}
+
+// lendSecret sets a secret of this machine for boxes of that of --host, which ask for its value each
+// time. Nothing but its name and where it may be sent is kept there.
+func (a *app) lendSecret(ctx context.Context, req api.SecretRequest) (info api.SecretInfo, err error) {
+	t, err := a.there()
+	if err == nil {
+		err = t.AsClient()
+	}
+	if err != nil {
+		return info, err
+	}
+	there := req
+	there.From, there.Value, there.Environ = secrets.Reference{Kind: secrets.Client, Target: t.Client}, "", nil
+	set, err := call(ctx, a, api.SetSecret, there)
+	if err != nil {
+		return info, err
+	}
+	client, err := a.here.Connect(ctx)
+	if err != nil {
+		return info, err
+	}
+	defer client.Close()
+	req.PolicyRef, req.LentTo = api.PolicyRef{Environ: reach.Variables()}, &api.Lent{Host: a.host, Project: set.Project}
+	if info, err = api.Call(ctx, client, api.SetSecret, req, nil); err != nil {
+		return info, err
+	}
+	info.Project = set.Project
+	return info, t.Lend(ctx)
+}
+
+// unlend forgets here what lendSecret set here, if a secret that was removed there was this machine's.
+func (a *app) unlend(ctx context.Context, removed api.SecretInfo) (api.SecretInfo, error) {
+	t, err := a.there()
+	if err != nil || removed.From != (secrets.Reference{Kind: secrets.Client, Target: t.Client}).String() {
+		return removed, err
+	}
+	client, err := a.here.Connect(ctx)
+	if err != nil {
+		return removed, err
+	}
+	defer client.Close()
+	return api.Call(ctx, client, api.RemoveSecret, api.SecretRef{Name: removed.Name, LentTo: &api.Lent{Host: a.host, Project: removed.Project}}, nil)
 }
 
 // readValue asks for a value at the terminal without echo, or reads it from standard input. It
@@ -172,6 +219,9 @@ func (a *app) secretRm() *cli.Command {
 				return err
 			}
 			s, err := call(ctx, a, api.RemoveSecret, api.SecretRef{PolicyRef: ref, Name: cmd.Args().First()})
+			if err == nil && a.host != "" {
+				s, err = a.unlend(ctx, s)
+			}
 			if err != nil {
 				return err
 			}

@@ -42,10 +42,6 @@ func (a *app) secretImport() *cli.Command {
 			&cli.BoolFlag{Name: "everywhere", Usage: "apply to the boxes of all repositories", Destination: &everywhere},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if a.host != "" {
-				return agentbox.Errorf(agentbox.Invalid, "secret import looks on this machine, and boxes of %s use what that machine has", a.host).
-					WithHint("run it there, or set one that is kept there: agentbox secret set NAME --from file:PATH --to HOST")
-			}
 			ref, err := a.policyRef(ctx, "")
 			if err != nil && !everywhere {
 				return err
@@ -110,7 +106,7 @@ func (a *app) importAll(ctx context.Context, ref api.PolicyRef, found []agents.H
 			row.State = stateBefore
 		case !dryRun:
 			req := api.SecretRequest{PolicyRef: ref, Everywhere: everywhere, Name: h.Name, From: h.From, To: h.To, Header: h.Header, Form: h.As, User: h.User}
-			if _, err := call(ctx, a, api.SetSecret, req); err != nil {
+			if _, err := a.storeSecret(ctx, req); err != nil {
 				return nil, err
 			}
 			row.State = stateSet

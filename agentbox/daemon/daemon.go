@@ -71,6 +71,7 @@ type daemon struct {
 	checks     checks
 	hostDoctor doctor.Doctor
 	tooling    tools
+	clients    *clients
 	export     *telemetry.Exporter // nil: nobody collects
 }
 
@@ -112,8 +113,11 @@ func Run(ctx context.Context, cfg Config) error {
 		if metrics != nil {
 			work.Go(func() { serveMetrics(ctx, metrics, d.metrics(), cfg.Log) })
 		}
-		err = d.serve(ctx)
+		if err = d.clients.open(ctx); err == nil {
+			err = d.serve(ctx)
+		}
 	}
+	d.clients.close()
 	stop()
 	work.Wait()
 	err = errors.Join(err, d.boxes.Close())
@@ -178,6 +182,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	})
 	d.schedules = d.newSchedules()
 	d.tooling = d.newTools()
+	d.clients = &clients{home: cfg.Home, log: cfg.Log, policies: d.boxes.Policies}
 	if d.export != nil {
 		d.queue.Ended = d.traceTask
 	}

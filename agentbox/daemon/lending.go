@@ -61,8 +61,13 @@ func (t tasks) checkLoan(ctx context.Context, spec agentbox.TaskSpec, environ []
 	return t.canLend(ctx, spec, environ)
 }
 
-// borrow is api.BorrowSecret: the owner of the task whose box it is is asked each time.
+// borrow is api.BorrowSecret: the client that has the value, or the owner of the task whose box it is,
+// is asked each time.
 func (d *daemon) borrow(ctx context.Context, req api.LentSecret, _ agentbox.Progress) (string, error) {
+	client, ask, err := d.boxes.Policies.ClientOf(ctx, api.BoxRef{Box: req.Box.String()}, req.Name)
+	if err == nil {
+		return d.clients.ask(ctx, client, ask)
+	}
 	box, err := d.boxes.Find(ctx, api.BoxRef{Box: req.Box.String()})
 	if err != nil {
 		return "", err

@@ -77,6 +77,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.RemoveToolServer, inSource(d.sources, d.tooling.remove))
 	api.Handle(mux, api.SetSecret, inSource(d.sources, boxes.Policies.SetSecret))
 	api.Handle(mux, api.BorrowSecret, d.borrow)
+	api.Handle(mux, api.LendSecrets, d.clients.lend)
 	api.Handle(mux, api.ListSecrets, inSource(d.sources, boxes.Policies.ListSecrets))
 	api.Handle(mux, api.RemoveSecret, inSource(d.sources, boxes.Policies.RemoveSecret))
 

@@ -50,6 +50,7 @@ import (
 //	run/tools.sock          where supervisors pass on what boxes say to those servers
 //	run/<id>/               see Box
 //	hosts/<name>.json       another machine, see agentbox/reach; bin/ has what that one was brought
+//	run/c/<client>.<n>      where a machine whose user works here is asked for values of secrets, see agentbox/reach
 //	run/h<name>/            the connection to it: that of ssh, and what is forwarded by it
 type Home struct {
 	Dir string
@@ -190,6 +191,11 @@ func (h Home) SSHKeys() string { return filepath.Join(h.Dir, "ssh") }
 
 // Host is the record of another machine.
 func (h Home) Host(name string) string { return filepath.Join(h.Dir, "hosts", name+".json") }
+
+// LendSocket is where the secrets of boxes on another machine are answered for; Clients has the sockets
+// by which this machine asks others so, CLIENT.CONNECTION. They are made by ssh.
+func (h Home) LendSocket(name string) string { return filepath.Join(h.Link(name), "l") }
+func (h Home) Clients() string               { return filepath.Join(h.Run(), "c") }
 
 // Link is the directory of the connection to another machine. ssh adds 17 bytes to the name of its
 // socket while it makes it, so this name is short.

@@ -8,7 +8,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
+	"unicode/utf8"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -44,6 +46,11 @@ func (h Here) Environ() []string {
 		return nil
 	}
 	return []string{home.EnvDir + "=" + h.home.Dir}
+}
+
+// Variables are those of this process that a daemon may be told, as NAME=VALUE.
+func Variables() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return !utf8.ValidString(v) })
 }
 
 // noDaemon reports whether a call failed because no daemon listens at the home's socket: it does not

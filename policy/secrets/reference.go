@@ -23,13 +23,16 @@ const (
 	LoginFile Kind = "login"   // PATH#HOST: the password or token for a host in a tool's file below the home; see Logins
 	Command   Kind = "command" // a program of the host, run at each use: it speaks as git credential helpers do, or prints the value
 	Keyring   Kind = "keyring" // the system's keyring (Secret Service, Keychain)
+	// Client is another machine, whose user works on this one from there. It is asked for each use, and
+	// nothing is kept here.
+	Client Kind = "client"
 )
 
 // Reference is where a value is kept. Its text is KIND:OF, in JSON too; for Keyring, :OF may be
 // left out. It is no secret itself.
 type Reference struct {
 	Kind   Kind
-	Target string // variable, absolute path, command line for sh -c, or account in the keyring
+	Target string // variable, absolute path, command line for sh -c, account in the keyring, or the client's ID
 }
 
 // Parse parses a reference. A file must have an absolute path: the process that reads it runs
@@ -39,7 +42,7 @@ func Parse(s string) (Reference, error) {
 	kind, of, _ := strings.Cut(s, ":")
 	r := Reference{Kind(kind), of}
 	switch r.Kind {
-	case Env, Command:
+	case Env, Command, Client:
 	case File, LoginFile:
 		if !filepath.IsAbs(of) {
 			return r, fmt.Errorf("%q is not an absolute path", of)
@@ -148,7 +151,7 @@ func (r Reference) get(ctx context.Context, a Purpose) (string, error) {
 		}
 		return v, err
 	}
-	return "", fmt.Errorf("unknown kind %q", r.Kind)
+	return "", fmt.Errorf("no value of kind %q is here", r.Kind)
 }
 
 // account is the entry's name in the keyring: that of the reference, else the secret's.

@@ -243,7 +243,7 @@ func (ps *Policies) inForce(ctx context.Context, s Subject) (place.Policy, error
 	req := place.Policy{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: s.Limits}
 	for i, secret := range f.spec.Secrets {
 		req.Spec.Secrets[i].Placeholder = placeholder(s.Seed, secret.Name)
-		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host(), Lent: f.lent}
+		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host(), Lent: f.lent || f.secrets[i].From.Kind == secrets.Client}
 	}
 	req.Env = ps.variables(f.secrets)
 	return req, nil

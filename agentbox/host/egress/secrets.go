@@ -16,7 +16,13 @@ import (
 // command on.
 func (ps *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progress agentbox.Progress) (api.SecretInfo, error) {
 	s := project.Secret{From: req.From, Secret: policy.Secret{Name: req.Name, Header: req.Header, Form: req.Form, User: req.User}}
-	if !req.Everywhere {
+	switch {
+	case req.LentTo != nil:
+		s.Project = lentTo(*req.LentTo)
+		if s.From == (secrets.Reference{Kind: secrets.Keyring}) { // or a secret of boxes here would share its entry
+			s.From.Target = s.Project + " " + s.Name
+		}
+	case !req.Everywhere:
 		_, p, err := ps.projectOf(ctx, req.BoxRef)
 		if err != nil {
 			return api.SecretInfo{}, err
@@ -29,7 +35,7 @@ func (ps *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progre
 		}
 	}
 	if req.Value != "" {
-		if err := req.From.Store(req.Name, req.Value); err != nil {
+		if err := s.From.Store(req.Name, req.Value); err != nil {
 			return api.SecretInfo{}, agentbox.Errorf(agentbox.Missing, "cannot write to the system's keyring: %w", err).
 				WithHint("use another source: --from env:VARIABLE, file:PATH or command:LINE")
 		}
@@ -68,9 +74,15 @@ func (ps *Policies) ListSecrets(ctx context.Context, ref api.PolicyRef, _ agentb
 // RemoveSecret removes a secret and its entry in the keyring; no running box can use it any more.
 // If the entry cannot be removed, the answer has a Problem and there is no error, since the secret
 // itself is gone.
-func (ps *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (api.SecretInfo, error) {
-	_, p, err := ps.projectOf(ctx, ref.BoxRef)
-	if err != nil {
+func (ps *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progress agentbox.Progress) (info api.SecretInfo, err error) {
+	p := project.Project{}
+	if ref.LentTo != nil {
+		lent, err := ps.lentSecret(*ref.LentTo, ref.Name)
+		if err != nil {
+			return api.SecretInfo{}, err
+		}
+		p.Name = lent.Project
+	} else if _, p, err = ps.projectOf(ctx, ref.BoxRef); err != nil {
 		return api.SecretInfo{}, err
 	}
 	s, err := ps.Store.RemoveSecret(ref.Name, p)
@@ -80,7 +92,7 @@ func (ps *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progres
 	ps.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
 	out := secretInfo(s)
 	// An entry with a name of its own may belong to others.
-	if s.From.Kind == secrets.Keyring && s.From.Target == "" {
+	if s.From.Kind == secrets.Keyring && (s.From.Target == "" || s.From.Target == s.Project+" "+s.Name) {
 		if err := s.From.Forget(s.Name); err != nil {
 			out.Problem = "its entry in the keyring is still there: " + err.Error()
 		}
@@ -99,7 +111,7 @@ func (ps *Policies) SecretValues(ctx context.Context, of string) (map[string]str
 	list, err := ps.Store.SecretsFor(project.Project{Name: of})
 	values := map[string]string{}
 	for _, s := range list {
-		if s.From.Kind == secrets.Command {
+		if s.From.Kind == secrets.Command || s.From.Kind == secrets.Client {
 			continue
 		}
 		if v, err := s.From.Value(ctx, ps.purpose(s)); err == nil {
@@ -113,7 +125,7 @@ func (ps *Policies) SecretValues(ctx context.Context, of string) (map[string]str
 // command.
 func (ps *Policies) describeSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
-	if s.From.Kind == secrets.Command {
+	if s.From.Kind == secrets.Command || s.From.Kind == secrets.Client {
 		return out
 	}
 	if _, err := s.From.Value(ctx, ps.purpose(s)); err != nil {
