@@ -84,6 +84,9 @@ func (c *capture) bulk(b workspace.Bulk) error {
 	c.addDirs(b, known)
 	for i, f := range b.Files {
 		id := durable.IdentityOf(f.Info)
+		if f.Object {
+			id.Changed = id.MTime
+		}
 		c.seen[f.Path] = id
 		e, same := c.before.unchanged(f.Path, id)
 		if !same {

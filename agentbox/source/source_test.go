@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/workspace"
 )
@@ -24,7 +26,7 @@ func repository(t testing.TB, script string) string {
 		t.Setenv(name, value)
 	}
 	dir := filepath.Join(t.TempDir(), "app")
-	base := `set -e; git init -q -b main "$0"; cd "$0"; git config user.name t; git config user.email t@example.com
+	base := `set -e; git init -q -b main "$0"; cd "$0"; git config user.name t; git config user.email t@example.com; git config gc.auto 0
 		echo one >a; mkdir d; echo two >d/b; ln -s d/b l; echo '#!/bin/sh' >run; chmod +x run; printf 'ignored\n' >.gitignore; git add .; git commit -qm one; echo no >ignored
 	`
 	shell(t, "", base+script, dir)
@@ -155,6 +157,23 @@ func stat(t testing.TB, path string) os.FileInfo {
 
 // A file that changes right after it was captured, in the same tick of the clock and to the same
 // size, is not taken for the old one.
+// TestNothingIsReadAgain: the links that a capture makes of git's objects change their times, and so do
+// those of others.
+func TestNothingIsReadAgain(t *testing.T) {
+	dir := repository(t, `git gc -q`)
+	s := newStore(t)
+	capture1(t, s, dir)
+	shell(t, dir, `for f in $(find .git/objects -type f); do ln "$f" .git/linked; rm .git/linked; done`)
+	repo, err := workspace.Describe(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &capture{tree: filepath.Join(t.TempDir(), "tree"), before: s.readPrevious(repo.Root), seen: map[string]durable.Identity{}, manifest: manifest{Project: app}}
+	if _, err := workspace.Stage(t.Context(), repo, run.tree, workspace.Options{Link: true, Bulk: run.bulk}); !errors.Is(err, errUnchanged) {
+		t.Errorf("%v; read again: %q", err, run.fresh)
+	}
+}
+
 func TestRacyChange(t *testing.T) {
 	dir := repository(t, "")
 	s := newStore(t)
