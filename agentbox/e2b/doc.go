@@ -8,6 +8,6 @@
 // sandbox in a header or in the host, with a seal of that token for this one sandbox, or by the
 // signature of a URL. A third kind of request is for a server in a box, by its host PORT-ID.NAME.
 //
-// The messages are those of the SDK's descriptors, as structs of ours in Connect's JSON, which is
-// all that the SDKs send.
+// The messages are those of the SDK's descriptors, as structs of ours in JSON, which E2B's own SDKs
+// send, or in Protocol Buffers (schema.go), which others do.
 package e2b

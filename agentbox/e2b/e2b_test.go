@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
+	"google.golang.org/protobuf/proto"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -256,9 +258,13 @@ func (sb sandbox) client(s *httptest.Server, procedure string) *connect.Client[m
 
 func (sb sandbox) request(fields map[string]any) *connect.Request[map[string]any] {
 	r := connect.NewRequest(&fields)
-	r.Header().Set("E2b-Sandbox-Id", sb.SandboxID)
-	r.Header().Set("X-Access-Token", sb.EnvdAccessToken)
+	sb.sign(r.Header())
 	return r
+}
+
+func (sb sandbox) sign(h http.Header) {
+	h.Set("E2b-Sandbox-Id", sb.SandboxID)
+	h.Set("X-Access-Token", sb.EnvdAccessToken)
 }
 
 func call1(t *testing.T, s *httptest.Server, sb sandbox, procedure string, fields map[string]any) (map[string]any, connect.Code) {
@@ -411,6 +417,72 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// Both forms of a message have the same content: a client that speaks the binary one does all the same.
+func TestBinary(t *testing.T) {
+	f, _, s := open(t)
+	sb := create(t, s, "mine", `{}`)
+	f.asked = nil
+	no := false
+	req := connect.NewRequest(&startRequest{Process: processConfig{Cmd: "/bin/bash", Args: []string{"-c", "x"}, Envs: map[string]string{"A": "b"}}, Stdin: &no})
+	sb.sign(req.Header())
+	started := connect.NewClient[startRequest, processResponse](http.DefaultClient, s.URL+"/process.Process/Start", connect.WithCodec(protobuf{}), connect.WithSendGzip())
+	stream, err := started.CallServerStream(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs string
+	var end *endEvent
+	for stream.Receive() {
+		if d := stream.Msg().Event.Data; d != nil {
+			out, errs = out+string(d.Stdout), errs+string(d.Stderr)
+		}
+		end = stream.Msg().Event.End
+	}
+	if stream.Err() != nil || out != "out\xff" || errs != "err" || !reflect.DeepEqual(end, &endEvent{3, true, "exit status 3", "exit status 3"}) {
+		t.Errorf("%q %q %+v, %v", out, errs, end, stream.Err())
+	}
+	if want := []string{"/bin/bash -c x " + f.dir + " " + me()}; !slices.Equal(f.asked, want) {
+		t.Errorf("asked %q, not %q", f.asked, want)
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, "a"), []byte("hello"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	stat := connect.NewRequest(&pathRequest{"a"})
+	sb.sign(stat.Header())
+	got, err := connect.NewClient[pathRequest, entryResponse](http.DefaultClient, s.URL+"/filesystem.Filesystem/Stat", connect.WithCodec(protobuf{})).CallUnary(t.Context(), stat)
+	if err != nil || got.Msg.Entry.Size != 5 || got.Msg.Entry.Type != "FILE_TYPE_FILE" || got.Msg.Entry.Mode != 0o640 || time.Since(got.Msg.Entry.ModifiedTime) > time.Hour {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The bytes are those of E2B's definitions; what is zero may be written too.
+func TestProtobuf(t *testing.T) {
+	yes := true
+	for _, c := range []struct {
+		message any
+		bytes   string
+	}{
+		{&startRequest{Process: processConfig{Cmd: "a", Args: []string{"b", "c"}, Envs: map[string]string{"k": "v"}, Cwd: "d"}, PTY: &pty{ptySize{80, 24}}, Stdin: &yes},
+			"\x0a\x14\x0a\x01a\x12\x01b\x12\x01c\x1a\x06\x0a\x01k\x12\x01v\x22\x01d\x12\x06\x0a\x04\x08P\x10\x18\x20\x01"},
+		{&signalRequest{processRequest{selector{300}}, "SIGNAL_SIGKILL"}, "\x0a\x03\x08\xac\x02\x10\x09"},
+		{&inputRequest{processRequest{selector{1}}, input{PTY: []byte{0, 255}}}, "\x0a\x02\x08\x01\x12\x04\x12\x02\x00\xff"},
+		{&processResponse{processEvent{End: &endEvent{-1, true, "s", ""}}}, "\x0a\x09\x1a\x07\x08\x01\x10\x01\x1a\x01s"},
+		{&watchRequest{pathRequest{"p"}, true, false}, "\x0a\x01p\x10\x01"},
+		{&watchResponse{Filesystem: &fileEvent{"n", "EVENT_TYPE_CHMOD"}}, "\x12\x05\x0a\x01n\x10\x05"},
+		{&entryInfo{Type: "FILE_TYPE_SYMLINK", Size: 1 << 40, ModifiedTime: time.Unix(1, 2).UTC(), SymlinkTarget: "t"},
+			"\x0a\x00\x10\x03\x1a\x00\x20\x80\x80\x80\x80\x80\x20\x28\x00\x32\x00\x3a\x00\x42\x00\x4a\x04\x08\x01\x10\x02\x52\x01t"},
+	} {
+		b, err := protobuf{}.Marshal(c.message)
+		back := reflect.New(reflect.TypeOf(c.message).Elem()).Interface()
+		if err == nil {
+			err = protobuf{}.Unmarshal([]byte(c.bytes), back)
+		}
+		if err != nil || string(b) != c.bytes || !reflect.DeepEqual(back, c.message) {
+			t.Errorf("%T: %q, %+v, %v", c.message, b, back, err)
+		}
+	}
+}
+
 // A URL is for one file, one direction and one sandbox, which it does not name.
 func TestSignedURL(t *testing.T) {
 	f, _, s := open(t)
@@ -532,7 +604,7 @@ func TestChanges(t *testing.T) {
 	now := []environment.Entry{e("same", 1, 0o600, at), e("written", 1, 0o600, at.Add(time.Second)), e("mode", 1, 0o755, at), e("dir", 2, os.ModeDir|0o700, at.Add(1)), e("dir/new", 1, 0o600, at), e("empty", 0, 0o600, at), e(".tmp-1", 1, 0o600, at)}
 	var got []string
 	for _, c := range changes("/d", before, now) {
-		got = append(got, strings.TrimPrefix(c.Type, "EVENT_TYPE_")+" "+c.Name)
+		got = append(got, strings.TrimPrefix(string(c.Type), "EVENT_TYPE_")+" "+c.Name)
 	}
 	want := []string{"CREATE dir/new", "WRITE dir/new", "CREATE empty", "REMOVE gone", "CHMOD mode", "WRITE written"}
 	if !slices.Equal(got, want) {
@@ -575,10 +647,18 @@ func FuzzRequest(f *testing.F) {
 		var p processRequest
 		var st startRequest
 		if codec("json").Unmarshal(b, &p) == nil {
-			_, _ = p.Process.job()
+			_, _ = p.job()
 		}
 		if codec("json").Unmarshal(b, &st) == nil {
 			_, _ = specOf(&st, api.Connection{Dir: "/workspace"}, "")
+		}
+		for _, v := range []any{&startRequest{}, &signalRequest{}, &inputRequest{}, &resizeRequest{}, &watchRequest{}, &moveRequest{}} {
+			if (protobuf{}).Unmarshal(b, v) != nil {
+				continue
+			}
+			if m, err := newMessage(v); err != nil || proto.Unmarshal(b, m) != nil {
+				t.Errorf("%q of %T: %v", b, v, err)
+			}
 		}
 		_, _ = readMetadata(string(b))
 		if name := nameIn(string(b), "0"); strings.ContainsAny(name, ":\n") {

@@ -124,8 +124,8 @@ func (fs files) at(name string) string {
 // maxLevels bounds how deep a list is.
 const maxLevels = 100
 
-func listDir(ctx context.Context, fs files, req *pathRequest) (*entriesResponse, error) {
-	all, err := fs.List(ctx, fs.at(req.Path), min(max(req.Depth, 1), maxLevels))
+func listDir(ctx context.Context, fs files, req *dirRequest) (*entriesResponse, error) {
+	all, err := fs.List(ctx, fs.at(req.Path), int(min(max(req.Depth, 1), maxLevels)))
 	out := &entriesResponse{[]entryInfo{}}
 	for _, e := range all {
 		if kindOf(e) != "" {
@@ -152,7 +152,7 @@ func (fs files) info(e environment.Entry) entryInfo {
 }
 
 // kindOf is what a file is; "" for what the SDK has no word for.
-func kindOf(e environment.Entry) string {
+func kindOf(e environment.Entry) fileType {
 	switch {
 	case e.Target != "":
 		return "FILE_TYPE_SYMLINK"

@@ -47,9 +47,12 @@ func call[Req, Resp any](mux *http.ServeMux, procedure string, do func(context.C
 }
 
 // aboutProcess adapts a function of one process.
-func aboutProcess(do func(context.Context, session, agentbox.JobID, *processRequest) error) func(context.Context, session, http.Header, *processRequest) (*empty, error) {
-	return func(ctx context.Context, s session, _ http.Header, req *processRequest) (*empty, error) {
-		id, err := req.Process.job()
+func aboutProcess[Req any, P interface {
+	*Req
+	job() (agentbox.JobID, error)
+}](do func(context.Context, session, agentbox.JobID, *Req) error) func(context.Context, session, http.Header, *Req) (*empty, error) {
+	return func(ctx context.Context, s session, _ http.Header, req *Req) (*empty, error) {
+		id, err := P(req).job()
 		if err == nil {
 			err = do(ctx, s, id, req)
 		}
@@ -57,11 +60,11 @@ func aboutProcess(do func(context.Context, session, agentbox.JobID, *processRequ
 	}
 }
 
-func (s selector) job() (id agentbox.JobID, err error) {
-	if s.PID == 0 {
+func (r *processRequest) job() (id agentbox.JobID, err error) {
+	if r.Process.PID == 0 {
 		return id, agentbox.Errorf(agentbox.Invalid, "a process is named by its pid")
 	}
-	binary.BigEndian.PutUint32(id[:], s.PID)
+	binary.BigEndian.PutUint32(id[:], r.Process.PID)
 	return id, nil
 }
 
@@ -122,7 +125,7 @@ func specOf(req *startRequest, box api.Connection, user string) (agentbox.JobSpe
 		}
 	}
 	if req.PTY != nil {
-		spec.TTY, spec.Term, spec.Columns, spec.Rows = true, "xterm-256color", req.PTY.Size.Cols, req.PTY.Size.Rows
+		spec.TTY, spec.Term, spec.Columns, spec.Rows = true, "xterm-256color", int(req.PTY.Size.Cols), int(req.PTY.Size.Rows)
 		if term := p.Envs["TERM"]; term != "" {
 			spec.Term = term
 		}
@@ -144,7 +147,7 @@ func (f *Face) killLate(s session, id agentbox.JobID) {
 // follow shows what a running process writes from now on.
 func (f *Face) follow(ctx context.Context, req *connect.Request[processRequest], stream *connect.ServerStream[processResponse]) error {
 	s := sessionOf(ctx)
-	id, err := req.Msg.Process.job()
+	id, err := req.Msg.job()
 	var j agentbox.Job
 	if err == nil {
 		j, err = runningJob(ctx, s, id)
@@ -198,7 +201,7 @@ func (f *Face) send(ctx context.Context, h http.Header, stream *connect.ServerSt
 }
 
 func endOfProcess(code int) *endEvent {
-	e := &endEvent{ExitCode: code, Exited: true, Status: fmt.Sprintf("exit status %d", code)}
+	e := &endEvent{ExitCode: int32(code), Exited: true, Status: fmt.Sprintf("exit status %d", code)}
 	if code != 0 {
 		e.Error = e.Status
 	}
@@ -265,13 +268,13 @@ func (f *Face) listProcesses(ctx context.Context, s session, _ http.Header, _ *e
 	return out, err
 }
 
-func (f *Face) sendSignal(ctx context.Context, s session, id agentbox.JobID, req *processRequest) error {
+func (f *Face) sendSignal(ctx context.Context, s session, id agentbox.JobID, req *signalRequest) error {
 	if req.Signal == "" {
 		return agentbox.Errorf(agentbox.Invalid, "there is no signal")
 	}
 	_, err := runningJob(ctx, s, id)
 	if err == nil {
-		_, err = client.Call(ctx, s.Client, api.SignalJob, api.JobSignal{BoxRef: refTo(s.box), ID: id, Signal: string(req.Signal)}, nil)
+		_, err = client.Call(ctx, s.Client, api.SignalJob, api.JobSignal{BoxRef: refTo(s.box), ID: id, Signal: strings.TrimPrefix(string(req.Signal), "SIGNAL_SIG")}, nil)
 	}
 	if agentbox.CodeOf(err) == agentbox.Conflict { // it has ended since
 		return agentbox.Classify(agentbox.NotFound, "%w", err)
@@ -336,7 +339,7 @@ func (f *Face) input(ctx context.Context, s session, id agentbox.JobID) (*inputO
 	return mine, nil
 }
 
-func (f *Face) sendInput(ctx context.Context, s session, id agentbox.JobID, req *processRequest) error {
+func (f *Face) sendInput(ctx context.Context, s session, id agentbox.JobID, req *inputRequest) error {
 	in, err := f.input(ctx, s, id)
 	if err == nil {
 		_, err = in.typed.Write(append(req.Input.Stdin, req.Input.PTY...))
@@ -352,7 +355,7 @@ func (f *Face) closeInput(ctx context.Context, s session, id agentbox.JobID, _ *
 	return err
 }
 
-func (f *Face) resize(ctx context.Context, s session, id agentbox.JobID, req *processRequest) error {
+func (f *Face) resize(ctx context.Context, s session, id agentbox.JobID, req *resizeRequest) error {
 	in, err := f.input(ctx, s, id)
 	if err != nil || req.PTY == nil {
 		return err
@@ -361,7 +364,7 @@ func (f *Face) resize(ctx context.Context, s session, id agentbox.JobID, req *pr
 		return agentbox.Errorf(agentbox.Invalid, "process %d has no terminal", pidOf(id))
 	}
 	select {
-	case in.sizes <- environment.Size{Width: req.PTY.Size.Cols, Height: req.PTY.Size.Rows}:
+	case in.sizes <- environment.Size{Width: int(req.PTY.Size.Cols), Height: int(req.PTY.Size.Rows)}:
 		return nil
 	case <-in.ended:
 		return agentbox.Errorf(agentbox.NotFound, "process %d has ended", pidOf(id))

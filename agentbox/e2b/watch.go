@@ -20,7 +20,7 @@ const watchEvery = 250 * time.Millisecond
 
 // watch tells what changes in a directory. Changes that are undone between two looks are not seen, and
 // a file that gets another name is removed and created.
-func (f *Face) watch(ctx context.Context, req *connect.Request[pathRequest], stream *connect.ServerStream[watchResponse]) error {
+func (f *Face) watch(ctx context.Context, req *connect.Request[watchRequest], stream *connect.ServerStream[watchResponse]) error {
 	fs, done, err := f.openFiles(ctx, sessionOf(ctx), userOf(req.Header()))
 	if err != nil {
 		return asConnect(err)
@@ -73,7 +73,7 @@ func changes(dir string, before, now []environment.Entry) (out []fileEvent) {
 	for _, name := range names {
 		was, there := old[name]
 		e, stays := is[name]
-		add := func(kind string) {
+		add := func(kind eventType) {
 			out = append(out, fileEvent{strings.TrimPrefix(name, strings.TrimSuffix(dir, "/")+"/"), kind})
 		}
 		switch {
