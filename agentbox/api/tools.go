@@ -7,6 +7,7 @@ var (
 	AddToolServer    = Endpoint[ToolServerRequest, ToolServer]{"/v1/tools/add"}
 	ListToolServers  = Endpoint[PolicyRef, []ToolServer]{"/v1/tools/list"}
 	RemoveToolServer = Endpoint[ToolServerRef, None]{"/v1/tools/remove"}
+	LoginToolServer  = Endpoint[ToolLogin, None]{"/v1/tools/login"}
 )
 
 // ToolServer is an MCP server that boxes of a project, or of all, may use: a command of this host or
@@ -29,6 +30,15 @@ type ToolServerRequest struct {
 	Everywhere bool       `json:"everywhere,omitempty"`
 	Server     ToolServer `json:"server"`
 }
+
+// ToolLogin logs the user in at a server. The page to open is the detail of a step LoginStep.
+type ToolLogin struct {
+	ToolServerRef
+	ClientID string `json:"client_id,omitempty"` // of a client that the server knows; "" registers one
+}
+
+// LoginStep is the step of a login in which a person acts in a browser.
+const LoginStep = "login"
 
 // ToolServerRef names a server of a checkout's project.
 type ToolServerRef struct {

@@ -36,7 +36,7 @@ func (a *app) mcpCommand() *cli.Command {
 			client.Close()
 			return a.become("mcp", "-scope", scope)
 		},
-		Commands: []*cli.Command{a.mcpInstallCommand(), a.mcpAddCommand(), a.mcpLsCommand(), a.mcpRmCommand()},
+		Commands: []*cli.Command{a.mcpInstallCommand(), a.mcpAddCommand(), a.mcpLoginCommand(), a.mcpLsCommand(), a.mcpRmCommand()},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -106,6 +107,44 @@ func (a *app) mcpLsCommand() *cli.Command {
 				})
 			})
 		},
+	}
+}
+
+// mcpLoginCommand is `mcp login`. A page that the server names is opened, as it is http or https.
+func (a *app) mcpLoginCommand() *cli.Command {
+	var clientID string
+	return &cli.Command{
+		Name: "login", Usage: "log in at an MCP server with a URL, by OAuth, in your browser", ArgsUsage: "SERVER",
+		Description: "The tokens stay on this machine, and boxes never see them. They are renewed as long as the server allows.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "client-id", Usage: "`ID` that the server gave you for agentbox, if it registers no programs by itself", Destination: &clientID},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			ref, _ := a.policyRef(ctx, "")
+			client, err := a.daemon(ctx)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			name := cmd.Args().First()
+			_, err = api.Call(ctx, client, api.LoginToolServer, api.ToolLogin{ToolServerRef: api.ToolServerRef{PolicyRef: ref, Name: name}, ClientID: clientID}, func(e agentbox.Event) {
+				if e.Step == api.LoginStep && !e.Ended {
+					fmt.Fprintln(a.stderr, "log in at "+agentbox.Printable(e.Detail))
+					showPage(e.Detail)
+				}
+			})
+			if err != nil {
+				return err
+			}
+			return a.report(facts{value: map[string]string{"name": name}, ids: []string{name}, text: "logged in at " + name + "; boxes use it from now on"})
+		},
+	}
+}
+
+// showPage shows a page where there is a screen.
+func showPage(page string) {
+	if os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" {
+		_ = exec.Command("xdg-open", page).Start()
 	}
 }
 

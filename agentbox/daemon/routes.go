@@ -75,6 +75,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.AddToolServer, inSource(d.sources, d.tooling.add))
 	api.Handle(mux, api.ListToolServers, inSource(d.sources, d.tooling.list))
 	api.Handle(mux, api.RemoveToolServer, inSource(d.sources, d.tooling.remove))
+	api.Handle(mux, api.LoginToolServer, inSource(d.sources, d.tooling.login))
 	api.Handle(mux, api.SetSecret, inSource(d.sources, boxes.Policies.SetSecret))
 	api.Handle(mux, api.BorrowSecret, d.borrow)
 	api.Handle(mux, api.LendSecrets, d.clients.lend)

@@ -21,7 +21,7 @@ type tools struct {
 func (d *daemon) newTools() tools {
 	t := tools{policy: d.boxes.Policies}
 	t.gate = &toolgate.Gate{
-		Registry: &toolgate.Registry{File: d.cfg.Home.Tools()}, Version: d.cfg.Version, Log: d.cfg.Log,
+		Registry: &toolgate.Registry{File: d.cfg.Home.Tools(), Logins: d.cfg.Home.ToolLogins()}, Version: d.cfg.Version, Log: d.cfg.Log,
 		ProjectOf: func(ctx context.Context, box string) (string, error) {
 			return t.policy.Project(ctx, api.BoxRef{Box: box})
 		},
@@ -67,6 +67,16 @@ func (t tools) list(ctx context.Context, ref api.PolicyRef, _ agentbox.Progress)
 func (t tools) remove(ctx context.Context, ref api.ToolServerRef, _ agentbox.Progress) (api.None, error) {
 	project, _ := t.policy.Project(ctx, ref.BoxRef)
 	return api.None{}, t.gate.Registry.Remove(ref.Name, project)
+}
+
+func (t tools) login(ctx context.Context, req api.ToolLogin, progress agentbox.Progress) (api.None, error) {
+	t.gate.Remember(req.Environ)
+	project, _ := t.policy.Project(ctx, req.BoxRef)
+	s, err := t.gate.Registry.Find(req.Name, project)
+	if err != nil {
+		return api.None{}, err
+	}
+	return api.None{}, t.gate.Login(ctx, s, req.ClientID, func(page string) { progress.Begin(api.LoginStep, page) })
 }
 
 // findAgent is FindAgent with the flags by which the agent connects to the servers, if its boxes get

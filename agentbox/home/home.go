@@ -19,6 +19,7 @@ import (
 //	rates.yaml              the user's price table, see agentbox/cost
 //	tokens.json             the tokens of other programs, by their hashes; see agentbox/token
 //	mcp.json                MCP servers of this host for agents in boxes, see agentbox/toolgate
+//	mcp-logins.json         tokens of those that the user logged in at
 //	agents/NAME.yaml        the user's own profiles of agents
 //	host/                   what drivers know about this host, and from which registries.json packages come
 //	host/toolchains/<key>.json  how a set of tools was installed, and the image that has it
@@ -155,6 +156,7 @@ func (h Home) Socket() string    { return filepath.Join(h.Run(), "daemon.sock") 
 // is in Tools. A connection begins with a line that names the box (package toolgate).
 func (h Home) ToolsSocket() string { return filepath.Join(h.Run(), "tools.sock") }
 func (h Home) Tools() string       { return filepath.Join(h.Dir, "mcp.json") }
+func (h Home) ToolLogins() string  { return filepath.Join(h.Dir, "mcp-logins.json") }
 
 // Lima is the Lima home of this home's machine, LimaPrograms like Programs for what runs it.
 func (h Home) Lima() string         { return filepath.Join(h.Dir, "lima") }

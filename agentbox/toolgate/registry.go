@@ -17,8 +17,11 @@ import (
 
 // Registry is the file with the user's servers. Its methods may be called concurrently.
 type Registry struct {
-	File string
-	mu   sync.Mutex
+	File   string
+	Logins string // the file with the tokens of OAuth
+	mu     sync.Mutex
+
+	renewing sync.Mutex // held while a token is renewed
 }
 
 // maxServers bounds the registrations of a user.
@@ -75,16 +78,32 @@ func (r *Registry) Add(s api.ToolServer) error {
 	})
 }
 
-// Remove removes what boxes of a project have under a name. The error is NotFound if that is nothing.
+// Remove removes what boxes of a project have under a name, and the login there. The error is NotFound if
+// that is nothing.
 func (r *Registry) Remove(name, project string) error {
-	return r.change(func(list []api.ToolServer) ([]api.ToolServer, error) {
-		for _, of := range []string{project, ""} {
-			if i := slices.IndexFunc(list, func(s api.ToolServer) bool { return s.Name == name && s.Project == of }); i >= 0 {
-				return slices.Delete(list, i, i+1), nil
-			}
-		}
-		return nil, agentbox.Errorf(agentbox.NotFound, "no MCP server %q is registered for this repository", name).WithHint("agentbox mcp ls lists them")
+	s, err := r.Find(name, project)
+	if err != nil {
+		return err
+	}
+	err = r.change(func(list []api.ToolServer) ([]api.ToolServer, error) {
+		return slices.DeleteFunc(list, func(o api.ToolServer) bool { return loginKey(o) == loginKey(s) }), nil
 	})
+	if err != nil || s.URL == "" {
+		return err
+	}
+	return r.changeLogins(func(all map[string]login) { delete(all, loginKey(s)) })
+}
+
+// Find is what boxes of a project have under a name. The error is NotFound if that is nothing.
+func (r *Registry) Find(name, project string) (api.ToolServer, error) {
+	all, err := r.For(project)
+	if err != nil {
+		return api.ToolServer{}, err
+	}
+	if i := slices.IndexFunc(all, func(s api.ToolServer) bool { return s.Name == name }); i >= 0 {
+		return all[i], nil
+	}
+	return api.ToolServer{}, agentbox.Errorf(agentbox.NotFound, "no MCP server %q is registered for this repository", name).WithHint("agentbox mcp ls lists them")
 }
 
 func (r *Registry) change(change func([]api.ToolServer) ([]api.ToolServer, error)) error {

@@ -114,12 +114,7 @@ func offered(s api.ToolServer, t *mcp.Tool) (*mcp.Tool, bool) {
 // the daemon's environment, and its own variables.
 func (g *Gate) transport(ctx context.Context, s api.ToolServer) (mcp.Transport, error) {
 	if s.URL != "" {
-		client := &http.Client{
-			Transport: withHeaders{g, s},
-			// Another address gets no credential, and what a server names as one is not the user's choice.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-		return &mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: client, DisableStandaloneSSE: true}, nil
+		return &mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: g.client(s), OAuthHandler: kept{g.Registry, s}, DisableStandaloneSSE: true}, nil
 	}
 	cmd := exec.Command(s.Command[0], s.Command[1:]...)
 	cmd.Dir = s.Directory
@@ -136,6 +131,15 @@ func (g *Gate) transport(ctx context.Context, s api.ToolServer) (mcp.Transport, 
 		cmd.Env = append(cmd.Env, name+"="+v)
 	}
 	return &mcp.CommandTransport{Command: cmd}, nil
+}
+
+// client makes the requests to a server.
+func (g *Gate) client(s api.ToolServer) *http.Client {
+	return &http.Client{
+		Transport: withHeaders{g, s},
+		// Another address gets no credential, and what a server names as one is not the user's choice.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // value reads a credential of a server.
