@@ -66,13 +66,15 @@ compiled: build/gocache
 
 # Where people will download the files from: the formula for Homebrew names it.
 RELEASE_URL ?= https://example.com/agentbox/releases/v$(VERSION)
+# A file with the key that signs, of `openssl genpkey -algorithm ed25519`.
+RELEASE_KEY ?=
 
 # The tool links the command line, so that what go.mod here gets, its own needs too: in a copy.
 release: build ## what users install, in dist/: archives, packages, a formula, checksums, provenance (of a commit)
 	@test -f $(PAGE) || { echo 'release: the page has no terminal; npm and a network are needed' >&2; exit 1; }
 	cp tools/release/go.mod build/release.mod && cp tools/release/go.sum build/release.sum
 	$(GO) build -C tools/release -mod=mod -modfile=$(CURDIR)/build/release.mod -o $(CURDIR)/build/release .
-	build/release -version $(VERSION) -out dist -url $(RELEASE_URL)
+	build/release -version $(VERSION) -out dist -url $(RELEASE_URL) -key "$(RELEASE_KEY)"
 
 embedded: agent $(GVISOR) $(PAGE) ## what the binary embeds
 
@@ -154,6 +156,7 @@ e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host mad
 	$(HOSTS) -timeout 300m -run TestKVM ./agentbox/e2e/hosts
 
 e2e-release: build ## make release from another directory: the same bytes; and its package on a bare Debian (some 10 minutes)
+	$(GO) test -C tools/release .
 	$(HOSTS) -timeout 60m -run TestRelease ./agentbox/e2e/hosts
 
 e2e-lima: build ## a machine by Lima under emulation, and boxes in it (an hour)

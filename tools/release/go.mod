@@ -12,6 +12,7 @@ require (
 	github.com/cpuguy83/go-md2man/v2 v2.0.7
 	github.com/goreleaser/nfpm/v2 v2.45.2
 	github.com/klauspost/compress v1.20.3
+	github.com/secure-systems-lab/go-securesystemslib v0.9.1
 	github.com/urfave/cli/v3 v3.14.0
 	golang.org/x/mod v0.41.0
 )

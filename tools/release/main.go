@@ -19,6 +19,7 @@ type release struct {
 	root    string // of the checkout
 	out     string
 	url     string // of the directory from which people will download the files
+	key     string // the file with the key that signs them; "" for none
 	commit  string
 	time    time.Time // of the commit
 	pages   []file    // man pages, completions and documents, which every archive has
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&r.root, "root", ".", "the checkout")
 	flag.StringVar(&r.out, "out", "dist", "where the files go")
 	flag.StringVar(&r.url, "url", "", "from where people will download them, for the Homebrew formula")
+	flag.StringVar(&r.key, "key", "", "a private key in PEM, which signs the release")
 	flag.Parse()
 	if err := r.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -84,7 +86,7 @@ func (r *release) run() error {
 			return err
 		}
 	}
-	for _, write := range []func() error{r.formula, func() error { return r.bill(parts) }, r.provenance, r.checksums} {
+	for _, write := range []func() error{r.formula, func() error { return r.bill(parts) }, r.provenance, r.checksums, r.sign} {
 		if err := write(); err != nil {
 			return err
 		}

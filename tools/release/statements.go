@@ -35,7 +35,7 @@ func (r *release) subjects() ([]subject, error) {
 }
 
 // provenance writes in-toto's statement with SLSA's predicate: which commit and which Go made the
-// files. It is not signed: whoever publishes the files does that with their own key.
+// files.
 func (r *release) provenance() error {
 	subjects, err := r.subjects()
 	if err != nil {
@@ -63,8 +63,11 @@ func (r *release) provenance() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(r.path("agentbox-"+r.version+".intoto.json"), b, 0o644)
+	return os.WriteFile(r.path(r.statement()), b, 0o644)
 }
+
+// statement is the name of the file with the provenance.
+func (r *release) statement() string { return "agentbox-" + r.version + ".intoto.json" }
 
 // checksums writes the file that sha256sum -c reads.
 func (r *release) checksums() error {
