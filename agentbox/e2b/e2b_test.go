@@ -468,7 +468,7 @@ func TestProtobuf(t *testing.T) {
 		{&inputRequest{processRequest{selector{1}}, input{PTY: []byte{0, 255}}}, "\x0a\x02\x08\x01\x12\x04\x12\x02\x00\xff"},
 		{&processResponse{processEvent{End: &endEvent{-1, true, "s", ""}}}, "\x0a\x09\x1a\x07\x08\x01\x10\x01\x1a\x01s"},
 		{&watchRequest{pathRequest{"p"}, true, false}, "\x0a\x01p\x10\x01"},
-		{&watchResponse{Filesystem: &fileEvent{"n", "EVENT_TYPE_CHMOD"}}, "\x12\x05\x0a\x01n\x10\x05"},
+		{&watchResponse{Filesystem: &fileEvent{"n", "EVENT_TYPE_CHMOD", nil}}, "\x12\x05\x0a\x01n\x10\x05"},
 		{&entryInfo{Type: "FILE_TYPE_SYMLINK", Size: 1 << 40, ModifiedTime: time.Unix(1, 2).UTC(), SymlinkTarget: "t"},
 			"\x0a\x00\x10\x03\x1a\x00\x20\x80\x80\x80\x80\x80\x20\x28\x00\x32\x00\x3a\x00\x42\x00\x4a\x04\x08\x01\x10\x02\x52\x01t"},
 	} {
@@ -603,8 +603,12 @@ func TestChanges(t *testing.T) {
 	before := []environment.Entry{e("gone", 1, 0o600, at), e("same", 1, 0o600, at), e("written", 1, 0o600, at), e("mode", 1, 0o600, at), e("dir", 1, os.ModeDir|0o700, at)}
 	now := []environment.Entry{e("same", 1, 0o600, at), e("written", 1, 0o600, at.Add(time.Second)), e("mode", 1, 0o755, at), e("dir", 2, os.ModeDir|0o700, at.Add(1)), e("dir/new", 1, 0o600, at), e("empty", 0, 0o600, at), e(".tmp-1", 1, 0o600, at)}
 	var got []string
-	for _, c := range changes("/d", before, now) {
+	about := func(e environment.Entry) *entryInfo { return &entryInfo{Path: e.Path} }
+	for _, c := range changes("/d", before, now, about) {
 		got = append(got, strings.TrimPrefix(string(c.Type), "EVENT_TYPE_")+" "+c.Name)
+		if there := c.Type != "EVENT_TYPE_REMOVE"; there != (c.Entry != nil) || there && c.Entry.Path != "/d/"+c.Name {
+			t.Errorf("%s with %+v", got, c.Entry)
+		}
 	}
 	want := []string{"CREATE dir/new", "WRITE dir/new", "CREATE empty", "REMOVE gone", "CHMOD mode", "WRITE written"}
 	if !slices.Equal(got, want) {

@@ -14,9 +14,9 @@ import (
 	"agentbox/agentbox/client"
 )
 
-// envdVersion is the version of E2B's daemon whose abilities a sandbox has. From 0.6.2 on it would keep
-// metadata of files.
-const envdVersion = "0.6.1"
+// envdVersion is the version of E2B's daemon whose abilities a sandbox has, but for the metadata of files
+// (upload).
+const envdVersion = "0.6.4"
 
 // defaultSeconds is how long a sandbox lives if its program does not say; the SDKs' own default.
 const defaultSeconds = 300

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"strconv"
+	"strings"
 
 	"agentbox/agentbox"
 )
@@ -47,8 +48,13 @@ func (f *Face) download(w http.ResponseWriter, r *http.Request, s session) error
 	return nil
 }
 
-// upload serves POST /files: one file as it is, or any number as a form.
+// upload serves POST /files: one file as it is, or any number as a form. SFTP keeps no metadata of files.
 func (f *Face) upload(w http.ResponseWriter, r *http.Request, s session) error {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Metadata-") {
+			return agentbox.Errorf(agentbox.Invalid, "a file in a box has no metadata")
+		}
+	}
 	query := r.URL.Query()
 	fs, done, err := f.openFiles(r.Context(), s, query.Get("username"))
 	if err != nil {

@@ -39,6 +39,13 @@ func (f *Face) watch(ctx context.Context, req *connect.Request[watchRequest], st
 	if err := out.send(watchResponse{Start: &empty{}}); err != nil {
 		return err
 	}
+	about := func(e environment.Entry) *entryInfo {
+		if !req.Msg.IncludeEntry {
+			return nil
+		}
+		info := fs.info(e)
+		return &info
+	}
 	for background.Sleep(ctx, watchEvery) {
 		now, err := fs.List(ctx, dir, depth)
 		if agentbox.CodeOf(err) == agentbox.NotFound { // of a directory that went meanwhile
@@ -49,7 +56,7 @@ func (f *Face) watch(ctx context.Context, req *connect.Request[watchRequest], st
 		if err != nil {
 			return asConnect(err)
 		}
-		for _, e := range changes(dir, before, now) {
+		for _, e := range changes(dir, before, now, about) {
 			if err := out.send(watchResponse{Filesystem: &e}); err != nil {
 				return err
 			}
@@ -60,8 +67,8 @@ func (f *Face) watch(ctx context.Context, req *connect.Request[watchRequest], st
 }
 
 // changes are the events between two looks at a directory, in the order of names. One of a new file
-// that has something in it is also written.
-func changes(dir string, before, now []environment.Entry) (out []fileEvent) {
+// that has something in it is also written. about is what is told of a file that is there.
+func changes(dir string, before, now []environment.Entry, about func(environment.Entry) *entryInfo) (out []fileEvent) {
 	old, is := byPath(before), byPath(now)
 	names := slices.Sorted(maps.Keys(old))
 	for name := range is {
@@ -74,7 +81,11 @@ func changes(dir string, before, now []environment.Entry) (out []fileEvent) {
 		was, there := old[name]
 		e, stays := is[name]
 		add := func(kind eventType) {
-			out = append(out, fileEvent{strings.TrimPrefix(name, strings.TrimSuffix(dir, "/")+"/"), kind})
+			event := fileEvent{Name: strings.TrimPrefix(name, strings.TrimSuffix(dir, "/")+"/"), Type: kind}
+			if stays {
+				event.Entry = about(e)
+			}
+			out = append(out, event)
 		}
 		switch {
 		case !stays:

@@ -131,8 +131,9 @@ type (
 		KeepAlive  *empty     `json:"keepalive,omitempty" proto:"3"`
 	}
 	fileEvent struct {
-		Name string    `json:"name" proto:"1"`
-		Type eventType `json:"type" proto:"2"`
+		Name  string     `json:"name" proto:"1"`
+		Type  eventType  `json:"type" proto:"2"`
+		Entry *entryInfo `json:"entry,omitempty" proto:"3"` // if asked for, and there is one
 	}
 )
 

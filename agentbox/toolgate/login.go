@@ -64,7 +64,7 @@ func (g *Gate) Login(ctx context.Context, s api.ToolServer, clientID string, ope
 		},
 		NewTokenSource: func(ctx context.Context, c *oauth2.Config, t *oauth2.Token) (oauth2.TokenSource, error) {
 			got = &login{s.URL, c.ClientID, c.ClientSecret, c.Endpoint.TokenURL, c.Endpoint.AuthStyle, t}
-			return c.TokenSource(ctx, t), nil
+			return renewals{c.TokenSource(ctx, t), got}, nil
 		},
 	}
 	if clientID != "" {
@@ -84,6 +84,22 @@ func (g *Gate) Login(ctx context.Context, s api.ToolServer, clientID string, ope
 		return agentbox.Errorf(agentbox.Conflict, "%s asks for no login", s.Name)
 	}
 	return g.Registry.changeLogins(func(all map[string]login) { all[loginKey(s)] = *got })
+}
+
+// renewals are tokens of the time of the login itself. The last is the one to keep: servers take a former
+// one for a thief's.
+type renewals struct {
+	from oauth2.TokenSource
+	to   *login
+}
+
+// Token implements oauth2.TokenSource. The SDK makes one request after the other.
+func (r renewals) Token() (*oauth2.Token, error) {
+	t, err := r.from.Token()
+	if err == nil {
+		r.to.Token = t
+	}
+	return t, err
 }
 
 // clientFor makes the requests of a login: to servers with TLS, or, for a server on this machine, on this

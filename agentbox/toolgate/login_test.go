@@ -172,6 +172,17 @@ func TestLoginIsForOneURL(t *testing.T) {
 	}
 }
 
+// Tokens that the login itself has renewed are those that are kept.
+func TestLoginOfShortTokens(t *testing.T) {
+	w, a := newWorld(t), &authority{expires: 1}
+	if err := w.gate.Login(t.Context(), w.behind(a), "", person(t, url.Values{"code": {"code"}})); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := w.send(box, call("remote__echo", "hello")); !strings.Contains(got, "echo said hello") {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestLoginRefused(t *testing.T) {
 	w, a := newWorld(t), &authority{}
 	server := w.behind(a)
