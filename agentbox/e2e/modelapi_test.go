@@ -12,8 +12,19 @@ import (
 // modelServer stands in for the API of a model: Anthropic's Messages, OpenAI's Responses and Chat
 // Completions, and Google's generateContent, as far as agents need them. With the right key, it
 // answers the first question with the command for the agent's shell tool, and the result of that
-// with a final message. It serves paths below any prefix.
-type modelServer struct{ key, command string }
+// with a final message. With steps, it calls their tools one after the other, and its final message says
+// which of them did not answer as it should. It serves paths below any prefix.
+type modelServer struct {
+	key, command string
+	steps        []step
+}
+
+// step is a call of a tool of an MCP server, by the end of the name under which the agent has it.
+type step struct {
+	Tool      string         `json:"tool"`
+	Arguments map[string]any `json:"arguments"`
+	Seen      string         `json:"seen"` // what its result has to have
+}
 
 // modelAPI is how one API is asked and answers.
 type modelAPI struct {
@@ -27,9 +38,12 @@ type question struct {
 	Stream bool   `json:"stream"`
 	Tools  []any  `json:"tools"`
 	Input  []any  `json:"input"` // Codex lists its tools in there
-	// worked means that the question has the result of a tool.
-	worked bool
+	body   []byte
+	worked int // results of tools in it
 }
+
+// id is that of the call that answers the question.
+func (q question) id(kind string) string { return fmt.Sprintf("%s_%d", kind, q.worked+1) }
 
 // answer is a text, or a call of the tool with arguments as a JSON object.
 type answer struct {
@@ -82,14 +96,18 @@ func (s *modelServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, mark := range toolResults {
-		q.worked = q.worked || bytes.Contains(body, mark)
+		q.worked += bytes.Count(body, mark)
 	}
+	q.body = body
 	api.answer(w, q, s.answer(q))
 }
 
-// answer is a call of the agent's shell tool, once, and then a text.
+// answer is a call of the agent's shell tool, once, or of the tools of the steps, and then a text.
 func (s *modelServer) answer(q question) answer {
-	if parameter, tool := shellTool(append(q.Tools, q.Input...)); tool != "" && !q.worked {
+	if s.steps != nil {
+		return nextStep(s.steps, q)
+	}
+	if parameter, tool := shellTool(append(q.Tools, q.Input...)); tool != "" && q.worked == 0 {
 		arguments := map[string]any{parameter: s.command, "description": "the work"}
 		if parameter == "commands" {
 			arguments = map[string]any{parameter: []string{s.command}}
@@ -99,30 +117,57 @@ func (s *modelServer) answer(q question) answer {
 	return answer{text: "all done"}
 }
 
+// nextStep is the step after those that the question has results of.
+func nextStep(steps []step, q question) answer {
+	names := toolNames(append(q.Tools, q.Input...))
+	if len(names) == 0 || q.worked > len(steps) {
+		return answer{text: "all done"} // a question about something else, such as a title
+	}
+	if n := q.worked; n > 0 && !bytes.Contains(q.body, []byte(steps[n-1].Seen)) {
+		return answer{text: fmt.Sprintf("step %d did not answer %q", n, steps[n-1].Seen)}
+	}
+	if q.worked == len(steps) {
+		return answer{text: "all done"}
+	}
+	next := steps[q.worked]
+	for _, name := range names {
+		if strings.HasSuffix(name, next.Tool) {
+			return answer{tool: name, arguments: next.Arguments}
+		}
+	}
+	return answer{text: fmt.Sprintf("no tool %s in %q", next.Tool, names)}
+}
+
 // shellTool finds a shell tool wherever an API names its tools.
 func shellTool(v any) (parameter, tool string) {
+	for _, name := range toolNames(v) {
+		if shellTools[name] != "" {
+			return shellTools[name], name
+		}
+	}
+	return "", ""
+}
+
+// toolNames are the names of tools, wherever an API has them.
+func toolNames(v any) (names []string) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			if parameter, tool = shellTool(e); tool != "" {
-				return parameter, tool
-			}
+			names = append(names, toolNames(e)...)
 		}
 	case map[string]any:
 		name, _ := v["name"].(string)
 		if name == "exec" && v["type"] == "custom" { // Codex's scripts; it takes calls of what they may call, too
 			name = "exec_command"
 		}
-		if shellTools[name] != "" {
-			return shellTools[name], name
+		if name != "" {
+			names = append(names, name)
 		}
 		for _, key := range []string{"function", "functionDeclarations", "tools"} {
-			if parameter, tool = shellTool(v[key]); tool != "" {
-				return parameter, tool
-			}
+			names = append(names, toolNames(v[key])...)
 		}
 	}
-	return "", ""
+	return names
 }
 
 // object is a JSON object.
@@ -155,8 +200,8 @@ func messagesAnswer(w http.ResponseWriter, q question, a answer) {
 	block, empty := object{"type": "text", "text": a.text}, object{"type": "text", "text": ""}
 	delta, reason := object{"type": "text_delta", "text": a.text}, "end_turn"
 	if a.tool != "" {
-		block = object{"type": "tool_use", "id": "toolu_1", "name": a.tool, "input": a.arguments}
-		empty = object{"type": "tool_use", "id": "toolu_1", "name": a.tool, "input": object{}}
+		block = object{"type": "tool_use", "id": q.id("toolu"), "name": a.tool, "input": a.arguments}
+		empty = object{"type": "tool_use", "id": q.id("toolu"), "name": a.tool, "input": object{}}
 		delta, reason = object{"type": "input_json_delta", "partial_json": encoded(a.arguments)}, "tool_use"
 	}
 	message := func(content []any, reason any) object {
@@ -184,7 +229,7 @@ func responsesAnswer(w http.ResponseWriter, q question, a answer) {
 		"content": []any{object{"type": "output_text", "text": a.text, "annotations": []any{}}},
 	}
 	if a.tool != "" {
-		item = object{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": a.tool, "status": "completed", "arguments": encoded(a.arguments)}
+		item = object{"type": "function_call", "id": q.id("fc"), "call_id": q.id("call"), "name": a.tool, "status": "completed", "arguments": encoded(a.arguments)}
 	}
 	response := func(status string, output ...any) object {
 		return object{
@@ -214,7 +259,7 @@ func responsesAnswer(w http.ResponseWriter, q question, a answer) {
 func chatAnswer(w http.ResponseWriter, q question, a answer) {
 	message, reason := object{"role": "assistant", "content": a.text}, "stop"
 	if a.tool != "" {
-		call := object{"index": 0, "id": "call_1", "type": "function", "function": object{"name": a.tool, "arguments": encoded(a.arguments)}}
+		call := object{"index": 0, "id": q.id("call"), "type": "function", "function": object{"name": a.tool, "arguments": encoded(a.arguments)}}
 		message, reason = object{"role": "assistant", "content": nil, "tool_calls": []any{call}}, "tool_calls"
 	}
 	completion := func(kind, part string, content object, reason any) object {
@@ -239,7 +284,7 @@ func generateAnswer(w http.ResponseWriter, q question, a answer) {
 		part["text"] = `{"complexity_reasoning": "it is simple", "complexity_score": 1}`
 	}
 	if a.tool != "" {
-		part = object{"functionCall": object{"id": "call_1", "name": a.tool, "args": a.arguments}}
+		part = object{"functionCall": object{"id": q.id("call"), "name": a.tool, "args": a.arguments}}
 	}
 	response := object{
 		"candidates":    []any{object{"index": 0, "content": object{"role": "model", "parts": []any{part}}, "finishReason": "STOP"}},
