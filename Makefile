@@ -32,7 +32,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory|TestSnapshotRestoresAnything
 
-.PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps k8s-objects e2e-qemu e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
+.PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps k8s-objects release-key e2e-qemu e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -107,7 +107,7 @@ test: deps-test build ## what a change has to pass, with real machines (some eig
 # minutes.
 slow: deps-test build ## what CI runs besides: long scripts, attacks, faults and kills in real machines (some five minutes)
 	@rm -f build/took
-	@$(MAKE) --no-print-directory -j $(if $(filter 2,$(TARGETS)),1,$(TARGETS)) BESIDE='-p $(PACKAGES)' e2e-slow machines k8s-objects
+	@$(MAKE) --no-print-directory -j $(if $(filter 2,$(TARGETS)),1,$(TARGETS)) BESIDE='-p $(PACKAGES)' e2e-slow machines k8s-objects release-key
 	@build/longest build/took
 
 nightly: deps-test build ## what is in neither: scripts in microVMs, whole sweeps, chaos, a soak, fuzz (hours)
@@ -156,7 +156,6 @@ e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host mad
 	$(HOSTS) -timeout 300m -run TestKVM ./agentbox/e2e/hosts
 
 e2e-release: build ## make release from another directory: the same bytes; and its package on a bare Debian (some 10 minutes)
-	$(GO) test -C tools/release .
 	$(HOSTS) -timeout 60m -run TestRelease ./agentbox/e2e/hosts
 
 e2e-lima: build ## a machine by Lima under emulation, and boxes in it (an hour)
@@ -164,6 +163,9 @@ e2e-lima: build ## a machine by Lima under emulation, and boxes in it (an hour)
 
 k8s-objects: # the objects of tasks on Kubernetes, by its own defaults and validation (two minutes to compile)
 	CGO_ENABLED=0 $(GO) test -C tools/k8s ./objects
+
+release-key: # what signs a release
+	$(GO) test -C tools/release ./...
 
 # As root, with etcd-server, containerd, runc, containernetworking-plugins and busybox-static. The programs
 # stay for the next run.
