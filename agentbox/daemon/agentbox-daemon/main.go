@@ -61,6 +61,9 @@ func run() error {
 		return serve.Run(ctx, door)
 	}
 	pool, err := daemon.PoolFromEnv()
+	if err == nil {
+		err = daemon.LogInAtProxy(ctx)
+	}
 	if err != nil {
 		return err
 	}
