@@ -14,7 +14,8 @@ import (
 	"agentbox/agentbox/telemetry"
 )
 
-// traced sends a span of each call of f, if anybody collects them.
+// traced sends a span of each call of f, and below it one of each step that it tells of, if anybody
+// collects them.
 func traced[Req, Resp any](e *telemetry.Exporter, name string, f api.Func[Req, Resp]) api.Func[Req, Resp] {
 	if e == nil {
 		return f
@@ -23,7 +24,14 @@ func traced[Req, Resp any](e *telemetry.Exporter, name string, f api.Func[Req, R
 		s := telemetry.Span{Name: name, Start: time.Now(), Attributes: map[string]any{}}
 		rand.Read(s.Trace[:])
 		rand.Read(s.ID[:])
-		resp, err := f(ctx, req, progress)
+		resp, err := f(ctx, req, func(event agentbox.Event) {
+			if event.Ended {
+				e.Add(stepOf(s, event))
+			}
+			if progress != nil {
+				progress(event)
+			}
+		})
 		s.End = time.Now()
 		if err != nil {
 			e := agentbox.AsError(err)
@@ -34,6 +42,15 @@ func traced[Req, Resp any](e *telemetry.Exporter, name string, f api.Func[Req, R
 		e.Add(s)
 		return resp, err
 	}
+}
+
+// stepOf is the span of a step that has ended just now.
+func stepOf(s telemetry.Span, event agentbox.Event) telemetry.Span {
+	end := time.Now()
+	step := telemetry.Span{Trace: s.Trace, Parent: s.ID, Name: s.Name + "." + event.Step, Start: end.Add(-event.Took), End: end}
+	rand.Read(step.ID[:])
+	step.Attributes = map[string]any{"agentbox.detail": agentbox.Clip(agentbox.Printable(event.Detail))}
+	return step
 }
 
 // describe says which box an answer is about.

@@ -29,13 +29,15 @@ func TestTraced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := traced(e, "enter", func(_ context.Context, ref api.BoxRef, _ agentbox.Progress) (api.Connection, error) {
+	call := traced(e, "enter", func(_ context.Context, ref api.BoxRef, p agentbox.Progress) (api.Connection, error) {
+		p.Begin("boot", "")("warm")
 		if ref.Box == "" {
 			return api.Connection{}, agentbox.Errorf(agentbox.NotFound, "there is no box")
 		}
 		return api.Connection{Name: ref.Box}, nil
 	})
-	if c, err := call(t.Context(), api.BoxRef{Box: "app"}, nil); c.Name != "app" || err != nil {
+	var seen []agentbox.Event
+	if c, err := call(t.Context(), api.BoxRef{Box: "app"}, func(e agentbox.Event) { seen = append(seen, e) }); len(seen) != 2 || c.Name != "app" || err != nil {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := call(t.Context(), api.BoxRef{}, nil); agentbox.CodeOf(err) != agentbox.NotFound {
@@ -45,7 +47,7 @@ func TestTraced(t *testing.T) {
 	stop()
 	e.Run(ctx, func() []telemetry.Metric { return nil })
 	text := strings.Join(got, "")
-	if !json.Valid([]byte(text)) || strings.Count(text, `"name":"enter"`) != 2 || !strings.Contains(text, `"stringValue":"app"`) || !strings.Contains(text, `"stringValue":"not_found"`) {
+	if !json.Valid([]byte(text)) || strings.Count(text, `"name":"enter"`) != 2 || strings.Count(text, `"name":"enter.boot","parentSpanId"`) != 2 || !strings.Contains(text, `"stringValue":"app"`) || !strings.Contains(text, `"stringValue":"not_found"`) {
 		t.Error(text)
 	}
 }
