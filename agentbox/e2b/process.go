@@ -60,11 +60,11 @@ func aboutProcess[Req any, P interface {
 	}
 }
 
-func (r *processRequest) job() (id agentbox.JobID, err error) {
-	if r.Process.PID == 0 {
+func (p *processRequest) job() (id agentbox.JobID, err error) {
+	if p.Process.PID == 0 {
 		return id, agentbox.Errorf(agentbox.Invalid, "a process is named by its pid")
 	}
-	binary.BigEndian.PutUint32(id[:], r.Process.PID)
+	binary.BigEndian.PutUint32(id[:], p.Process.PID)
 	return id, nil
 }
 

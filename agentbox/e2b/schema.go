@@ -94,19 +94,19 @@ type schema struct {
 }
 
 // add adds a struct and what it contains, once.
-func (f *schema) add(t reflect.Type) {
-	if slices.ContainsFunc(f.MessageType, func(m *descriptorpb.DescriptorProto) bool { return m.GetName() == t.Name() }) {
+func (s *schema) add(t reflect.Type) {
+	if slices.ContainsFunc(s.MessageType, func(m *descriptorpb.DescriptorProto) bool { return m.GetName() == t.Name() }) {
 		return
 	}
 	m := &descriptorpb.DescriptorProto{Name: proto.String(t.Name())}
-	f.MessageType = append(f.MessageType, m)
+	s.MessageType = append(s.MessageType, m)
 	for _, field := range reflect.VisibleFields(t) {
 		number, err := strconv.ParseInt(field.Tag.Get("proto"), 10, 32)
 		if err != nil {
 			continue // what is embedded, whose fields are visible too
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		d := f.typed(m, name, field.Type)
+		d := s.typed(m, name, field.Type)
 		d.Name, d.JsonName, d.Number = proto.String(name), proto.String(name), proto.Int32(int32(number))
 		m.Field = append(m.Field, d)
 	}
@@ -114,7 +114,7 @@ func (f *schema) add(t reflect.Type) {
 
 // typed is a field of a type. The messages and enums that it needs are added to the file, the entries of
 // a map to its message.
-func (f *schema) typed(m *descriptorpb.DescriptorProto, name string, t reflect.Type) *descriptorpb.FieldDescriptorProto {
+func (s *schema) typed(m *descriptorpb.DescriptorProto, name string, t reflect.Type) *descriptorpb.FieldDescriptorProto {
 	d := &descriptorpb.FieldDescriptorProto{Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -125,19 +125,19 @@ func (f *schema) typed(m *descriptorpb.DescriptorProto, name string, t reflect.T
 	case t == reflect.TypeFor[time.Time]():
 		d.TypeName = proto.String(".google.protobuf.Timestamp")
 	case enum:
-		d.TypeName = proto.String("." + f.enum(t.Name(), values))
+		d.TypeName = proto.String("." + s.enum(t.Name(), values))
 	case scalar:
 		d.Type = kind.Enum()
 	case t == reflect.TypeFor[[]byte]():
 		d.Type = descriptorpb.FieldDescriptorProto_TYPE_BYTES.Enum()
 	case t.Kind() == reflect.Slice:
-		d = f.typed(m, name, t.Elem())
+		d = s.typed(m, name, t.Elem())
 		d.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
 	case t.Kind() == reflect.Map:
 		d.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
-		d.TypeName = proto.String("." + m.GetName() + "." + f.entries(m, name, t))
+		d.TypeName = proto.String("." + m.GetName() + "." + s.entries(m, name, t))
 	case t.Kind() == reflect.Struct:
-		f.add(t)
+		s.add(t)
 		d.TypeName = proto.String("." + t.Name())
 	default:
 		panic(fmt.Sprintf("e2b: %s is no type of a message", t))
@@ -146,12 +146,12 @@ func (f *schema) typed(m *descriptorpb.DescriptorProto, name string, t reflect.T
 }
 
 // entries adds the message of one entry of a map.
-func (f *schema) entries(m *descriptorpb.DescriptorProto, name string, t reflect.Type) string {
+func (s *schema) entries(m *descriptorpb.DescriptorProto, name string, t reflect.Type) string {
 	entry := &descriptorpb.DescriptorProto{
 		Name: proto.String(strings.ToUpper(name[:1]) + name[1:] + "Entry"), Options: &descriptorpb.MessageOptions{MapEntry: proto.Bool(true)},
 	}
 	for i, part := range []reflect.Type{t.Key(), t.Elem()} {
-		d := f.typed(m, name, part)
+		d := s.typed(m, name, part)
 		d.Name, d.Number = proto.String([]string{"key", "value"}[i]), proto.Int32(int32(i+1))
 		entry.Field = append(entry.Field, d)
 	}
@@ -159,12 +159,12 @@ func (f *schema) entries(m *descriptorpb.DescriptorProto, name string, t reflect
 	return entry.GetName()
 }
 
-func (f *schema) enum(name string, values map[string]int32) string {
+func (s *schema) enum(name string, values map[string]int32) string {
 	e := &descriptorpb.EnumDescriptorProto{Name: proto.String(name)}
 	for _, value := range slices.Sorted(maps.Keys(values)) {
 		e.Value = append(e.Value, &descriptorpb.EnumValueDescriptorProto{Name: proto.String(value), Number: proto.Int32(values[value])})
 	}
-	f.EnumType = append(f.EnumType, e)
+	s.EnumType = append(s.EnumType, e)
 	return name
 }
 

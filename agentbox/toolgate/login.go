@@ -117,7 +117,7 @@ func clientFor(server string) *http.Client {
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
 func onLoopback(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
