@@ -1,7 +1,7 @@
 package reach
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +116,8 @@ func (h Here) await(ctx context.Context, client *api.Client, ours int, died <-ch
 		case err := <-died:
 			var status *exec.ExitError
 			if !errors.As(err, &status) || status.ExitCode() != api.ExitDaemonRuns {
-				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", h.lastLogLine()).WithHint("agentbox daemon log shows what it does")
+				reason, hint := h.lastLogLine()
+				return agentbox.Errorf(agentbox.Unavailable, "the daemon does not start: %s", reason).WithHint("%s", cmp.Or(hint, "agentbox daemon log shows what it does"))
 			}
 			if answered {
 				return nil
@@ -133,24 +134,27 @@ func (h Here) await(ctx context.Context, client *api.Client, ours int, died <-ch
 // maxLogLine bounds what lastLogLine reads, in bytes. A log grows for as long as its home exists.
 const maxLogLine = 4 << 10
 
-// lastLogLine returns the last line of the daemon's log, or its last maxLogLine bytes. It has the
-// reason of a failed start.
-func (h Here) lastLogLine() string {
+// lastLogLine returns the last line of the daemon's log, or its last maxLogLine bytes, and the hint that may
+// follow it. It has the reason of a failed start.
+func (h Here) lastLogLine() (line, hint string) {
 	f, err := os.Open(h.home.Log())
 	if err != nil {
-		return err.Error()
+		return err.Error(), ""
 	}
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return err.Error()
+		return err.Error(), ""
 	}
 	b, err := io.ReadAll(io.NewSectionReader(f, max(0, size-maxLogLine), maxLogLine))
 	if err != nil {
-		return err.Error()
+		return err.Error(), ""
 	}
-	b = bytes.TrimSpace(b)
-	return string(b[bytes.LastIndexByte(b, '\n')+1:])
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if last := len(lines) - 1; last > 0 && strings.HasPrefix(lines[last], "hint: ") {
+		hint, lines = strings.TrimPrefix(lines[last], "hint: "), lines[:last]
+	}
+	return strings.TrimPrefix(lines[len(lines)-1], "agentbox: "), hint
 }
 
 // stop asks a daemon to exit and waits until its process has ended, so that the next one
