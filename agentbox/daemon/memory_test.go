@@ -13,12 +13,13 @@ func TestIdleDaemonReleasesMemory(t *testing.T) {
 	for i := range garbage {
 		garbage[i] = 1
 	}
+	// While it lives, or it might be gone before.
+	var before, now runtime.MemStats
+	runtime.ReadMemStats(&before)
 	runtime.KeepAlive(garbage)
 	ctx, stop := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { releaseMemory(ctx, time.Millisecond) })
-	var before, now runtime.MemStats
-	runtime.ReadMemStats(&before)
 	for now = before; now.HeapReleased < before.HeapReleased+48<<20; runtime.ReadMemStats(&now) {
 		if t.Context().Err() != nil {
 			break
