@@ -26,7 +26,7 @@ type build struct {
 	dir      string
 	lock     *os.File
 	spool    *rootfs.Spool // the contents of files from layers
-	base     *os.File      // the image from which tree was read; may be nil
+	open     []*os.File    // the images from which tree was read: contents of files stay in them
 	tree     *rootfs.Tree
 	image    Image // finish completes it
 	progress agentbox.Progress
@@ -63,8 +63,8 @@ func (b *build) close() error {
 	if b.spool != nil {
 		errs = append(errs, b.spool.Close())
 	}
-	if b.base != nil {
-		errs = append(errs, b.base.Close())
+	for _, f := range b.open {
+		errs = append(errs, f.Close())
 	}
 	if _, err := os.Lstat(filepath.Join(b.dir, bootstrapLink)); err != nil { // else clear has something to remove later
 		errs = append(errs, os.RemoveAll(b.dir))
@@ -130,12 +130,13 @@ func (s *Store) finish(ctx context.Context, b *build) (Image, error) {
 		err = s.adopt(ctx, b)
 	}
 	if err == nil {
-		err = s.setRecipe(b.image.Key, b.image.Digest)
+		err = s.setRecipe(b.image.Key, b.image)
 	}
 	if err != nil {
 		return Image{}, hostError(err)
 	}
-	return s.describe(b.image.Digest)
+	made, err := s.describe(b.image.Digest)
+	return s.ofRecipe(b.image.Key, made), err
 }
 
 // write writes the erofs file, syncs it, and computes its digest, the last two at the same time.

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -16,6 +17,7 @@ type Derivation struct {
 	Name       string                          // added to the name of the base
 	BaseMakers []string                        // PeerIDs of the members that made the layers
 	Layers     []func() (io.ReadCloser, error) // tar archives, applied in this order like layers of an OCI image
+	Roots      map[string]Image                // other images, complete, by the directory that gets their root
 }
 
 // derivedKey is the key under which the store records the result of a derivation.
@@ -28,22 +30,27 @@ func (s *Store) Find(ctx context.Context, base Image, key agentbox.Digest, p age
 	var err error
 	d, ok := s.recipe(derivedKey(key))
 	if ok {
-		img, err = s.open(d)
+		img, err = s.openRecipe(derivedKey(key), d)
 	} else {
 		img, ok = s.findRemote(ctx, agentbox.Digest{}, derivedKey(key), p)
 	}
 	if err == nil && (!ok || img.Base != base.Pin()) {
 		err = agentbox.Errorf(agentbox.NotFound, "nobody has made this of image %s", base.Digest.Short())
 	}
-	return img, err
+	return img.like(base), err
 }
 
 // Derive returns the image that d makes from base, and makes it if neither the store nor
-// Store.FindRemote has it. For that base must be completely here: *NotHereError otherwise. Only
+// Store.FindRemote has it. For that all images must be completely here: *NotHereError otherwise. Only
 // then are layers opened, each once.
 func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox.Progress) (Image, error) {
 	ask := func(key string) (Image, bool) { return s.findRemote(ctx, agentbox.Digest{}, key, p) }
 	return s.deriveFrom(ctx, derivedKey(d.Key), base, d.Name, p, ask, func(b *build) error {
+		for _, at := range slices.Sorted(maps.Keys(d.Roots)) {
+			if err := b.addRoot(ctx, s.limits, at, d.Roots[at]); err != nil {
+				return err
+			}
+		}
 		for _, layer := range d.Layers {
 			if err := b.apply(ctx, layer); err != nil {
 				return err
@@ -58,7 +65,7 @@ func (s *Store) Derive(ctx context.Context, base Image, d Derivation, p agentbox
 // deriveFrom makes an image by a change to the tree of base, once for a key. It inherits source,
 // packages and environment of base, and rests on the member that made base. ask is that of once.
 func (s *Store) deriveFrom(ctx context.Context, key string, base Image, name string, p agentbox.Progress, ask func(key string) (Image, bool), change func(*build) error) (Image, error) {
-	return s.findOrMake(ctx, key, p, nil, ask, func(b *build) error {
+	img, err := s.findOrMake(ctx, key, p, nil, ask, func(b *build) error {
 		if err := b.startFrom(ctx, s.limits, base); err != nil {
 			return err
 		}
@@ -68,21 +75,37 @@ func (s *Store) deriveFrom(ctx context.Context, key string, base Image, name str
 		b.image.Base, b.image.Name = base.Pin(), base.Name+" "+name
 		return change(b)
 	})
+	return img.like(base), err
 }
 
-// startFrom reads the tree of the build from an image. The file stays open until the build is
-// closed, as the contents of files stay in it.
-func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) error {
-	if _, err := os.Stat(base.Path); err != nil && base.Lazy != nil {
-		return &NotHereError{base}
-	}
-	f, err := os.Open(base.Path)
+// startFrom reads the tree of the build from an image.
+func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) (err error) {
+	b.tree, err = b.treeOf(ctx, limits, base)
+	return err
+}
+
+// addRoot adds the tree of another image in a directory.
+func (b *build) addRoot(ctx context.Context, limits rootfs.Limits, at string, img Image) error {
+	tree, err := b.treeOf(ctx, limits, img)
 	if err != nil {
 		return err
 	}
-	b.base = f
-	b.tree, err = rootfs.Read(ctx, f, limits, epoch)
-	return err
+	b.image.Roots = append(slices.Clip(b.image.Roots), Root{at, img.Digest, img.Source, img.Env, img.Program})
+	b.image.addProvenance(append(slices.Clone(img.BaseMakers), img.Origin)...)
+	return b.tree.Graft(at, tree)
+}
+
+// treeOf reads the tree of an image.
+func (b *build) treeOf(ctx context.Context, limits rootfs.Limits, img Image) (*rootfs.Tree, error) {
+	if _, err := os.Stat(img.Path); err != nil && img.Lazy != nil {
+		return nil, &NotHereError{img}
+	}
+	f, err := os.Open(img.Path)
+	if err != nil {
+		return nil, err
+	}
+	b.open = append(b.open, f)
+	return rootfs.Read(ctx, f, limits, epoch)
 }
 
 func (b *build) apply(ctx context.Context, layer func() (io.ReadCloser, error)) error {

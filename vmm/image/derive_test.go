@@ -68,3 +68,33 @@ func TestDerivedImageHasNoKeys(t *testing.T) {
 		t.Errorf("a file that somebody wanted there is %q", got)
 	}
 }
+
+// Other images keep their trees, each in its directory, and what they say of their programs.
+func TestDeriveWithRoots(t *testing.T) {
+	s := newStore(t)
+	base, _ := ensureLayout(t, s, "one")
+	other, _ := ensureLayout(t, s, "two")
+	roots := map[string]Image{"/srv/two": other, "/srv/again": other}
+	img, err := s.Derive(t.Context(), base, Derivation{Key: agentbox.Digest{1}, Roots: roots}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTestImage(t, img, "one")
+	for _, at := range []string{"srv/two/", "srv/again/"} {
+		if got, want := content(t, img, at+"etc/passwd"), content(t, other, "etc/passwd"); got != want {
+			t.Errorf("%s: %q, want %q", at, got, want)
+		}
+	}
+	if len(img.Roots) != 2 || img.Roots[1].At != "/srv/two" || img.Roots[1].Digest != other.Digest || img.Roots[1].Program == nil {
+		t.Errorf("%+v", img.Roots)
+	}
+	lazy := other
+	lazy.Path, lazy.Lazy = "/nowhere", &Lazy{}
+	if _, err := s.Derive(t.Context(), base, Derivation{Key: agentbox.Digest{2}, Roots: map[string]Image{"/a": lazy}}, nil); !errors.As(err, new(*NotHereError)) {
+		t.Errorf("an image that is not here: %v", err)
+	}
+	s.limits.Inodes = 30
+	if _, err := s.Derive(t.Context(), base, Derivation{Key: agentbox.Digest{3}, Roots: roots}, nil); err == nil {
+		t.Error("more files than an image may have")
+	}
+}

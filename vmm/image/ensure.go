@@ -63,22 +63,22 @@ func (s *Store) HasBase(r Recipe) bool {
 // FindBase returns the base of a recipe if it was made here and is still here. It only looks into
 // the store.
 func (s *Store) FindBase(r Recipe) (Image, bool) {
-	d, ok := s.recipeOf(r)
+	key, d, ok := s.recipeOf(r)
 	img, err := s.describe(d)
-	return img, ok && err == nil
+	return s.ofRecipe(key, img), ok && err == nil
 }
 
-// recipeOf is recipe for the base of r.
-func (s *Store) recipeOf(r Recipe) (agentbox.Digest, bool) {
+// recipeOf is recipe for the base of r, with its key.
+func (s *Store) recipeOf(r Recipe) (key string, d agentbox.Digest, ok bool) {
 	r, err := r.Base().normal()
 	if err != nil {
-		return agentbox.Digest{}, false
+		return "", d, false
 	}
-	key, err := r.baseKey()
-	if err != nil {
-		return agentbox.Digest{}, false
+	if key, err = r.baseKey(); err != nil {
+		return "", d, false
 	}
-	return s.recipe(key)
+	d, ok = s.recipe(key)
+	return key, d, ok
 }
 
 // ensureBase returns the base of a recipe with a pin, see Ensure.
@@ -169,7 +169,7 @@ func (s *Store) findOrMake(ctx context.Context, key string, p agentbox.Progress,
 		return d, ok && (enough == nil || enough(d))
 	}
 	if d, ok := made(); ok {
-		return s.open(d)
+		return s.openRecipe(key, d)
 	}
 	release, err := flock(ctx, filepath.Join(s.dir, locksDir, key), func() {
 		p.Update(step, "wait another process makes this image", 0, 0)
@@ -179,7 +179,7 @@ func (s *Store) findOrMake(ctx context.Context, key string, p agentbox.Progress,
 	}
 	defer release()
 	if d, ok := made(); ok {
-		return s.open(d)
+		return s.openRecipe(key, d)
 	}
 	if ask != nil {
 		if img, ok := ask(key); ok {

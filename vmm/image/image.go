@@ -26,6 +26,8 @@ type Image struct {
 	User       string          `json:"user,omitempty"`     // of an OCI source: the user of its programs, an account of the image; "" for none said
 	Accounts   []string        `json:"accounts,omitempty"` // of an OCI source: names in its /etc/passwd
 	Metadata   string          `json:"metadata,omitempty"` // of an OCI source: its label devcontainer.metadata
+	Program    *Program        `json:"program,omitempty"`  // of an OCI source
+	Roots      []Root          `json:"roots,omitempty"`    // of other images, which were added
 	Origin     string          `json:"origin,omitempty"`   // PeerID of the member that made it; "" for this host
 	BaseMakers []string        `json:"upon,omitempty"`     // PeerIDs of the members that made what it was made from
 	Lazy       *Lazy           `json:"lazy,omitempty"`     // set until the file is completely here; Path does not exist before
@@ -36,6 +38,24 @@ type Image struct {
 type Lazy struct {
 	Manifest agentbox.Digest `json:"manifest"` // lists the chunks of the file
 	From     string          `json:"from"`     // a directory or URL
+}
+
+// Program is what an OCI image runs, as its configuration says.
+type Program struct {
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Command    []string `json:"command,omitempty"` // its arguments, or the program without Entrypoint
+	Dir        string   `json:"dir,omitempty"`
+	User       string   `json:"user,omitempty"` // as written: a name or a number, with a group after a colon
+}
+
+// Root is the root of another image in a directory of this one, with what that image says of its
+// programs.
+type Root struct {
+	At      string          `json:"at"` // absolute
+	Digest  agentbox.Digest `json:"digest"`
+	Source  string          `json:"source"`
+	Env     []string        `json:"env,omitempty"`
+	Program *Program        `json:"program,omitempty"`
 }
 
 // Pin returns the digest that agentbox.lock pins, of the image that other machines can make, too.

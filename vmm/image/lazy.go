@@ -53,7 +53,7 @@ func (s *Store) AddLazy(ctx context.Context, img Image) (Image, error) {
 	}
 	// What a recipe gave here takes precedence over what it gave elsewhere.
 	if _, ok := s.recipe(img.Key); !ok && recipeKey().MatchString(img.Key) {
-		if err := s.setRecipe(img.Key, img.Digest); err != nil {
+		if err := s.setRecipe(img.Key, img); err != nil {
 			return Image{}, err
 		}
 	}

@@ -173,6 +173,7 @@ func (b *build) describeOCI(img v1.Image, k kind, r Recipe) (*v1.ConfigFile, err
 		return nil, agentbox.Errorf(agentbox.Invalid, "image %s is for %s/%s, and %s is needed", r.Source, config.OS, config.Architecture, r.Platform)
 	}
 	b.image.Env, b.image.User = slices.Clone(config.Config.Env), config.Config.User
+	b.image.Program = &Program{slices.Clone(config.Config.Entrypoint), slices.Clone(config.Config.Cmd), config.Config.WorkingDir, config.Config.User}
 	if label := config.Config.Labels[metadataLabel]; len(label) <= maxMetadata {
 		b.image.Metadata = label
 	}

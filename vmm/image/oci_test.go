@@ -391,3 +391,39 @@ func (e *endless) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
 }
+
+// Images of the same files are one image in the store, and each still says what its source says.
+func TestSameFilesOfTwoImages(t *testing.T) {
+	s := newStore(t)
+	first, err := mutate.Config(testImage(t, "one"), v1.Config{Env: []string{"A=1"}, Cmd: []string{"one"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := mutate.Config(testImage(t, "one"), v1.Config{Env: []string{"A=2"}, Cmd: []string{"two"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := testRegistry(t, nil)
+	push(t, host+"/first", first)
+	push(t, host+"/second", second)
+	for range 2 { // made, then found
+		for name, want := range map[string][2]string{"first": {"A=1", "one"}, "second": {"A=2", "two"}} {
+			r := Recipe{Source: host + "/" + name, Private: true}
+			img, err := s.Ensure(t.Context(), r, none, nil)
+			if err != nil || img.Env[0] != want[0] || img.Program.Command[0] != want[1] || img.Source != r.Source {
+				t.Errorf("%s: %+v, %v", name, img, err)
+			}
+			derived, err := s.Derive(t.Context(), img, Derivation{Key: agentbox.Digest{1}}, nil)
+			if err != nil || derived.Env[0] != want[0] {
+				t.Errorf("derived of %s: %+v, %v", name, derived, err)
+			}
+			if found, ok := s.FindBase(r); !ok || found.Env[0] != want[0] {
+				t.Errorf("%s: found %+v, %v", name, found, ok)
+			}
+		}
+	}
+	list, err := s.List()
+	if err != nil || len(list) != 1 {
+		t.Errorf("%d images, %v", len(list), err)
+	}
+}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,7 +153,7 @@ func (s *Store) find(ref string) (agentbox.Digest, error) {
 			WithHint("more digits of one of them; `agentbox image ls -q` shows all digits")
 	}
 	// The description of an image that has lost its name may be gone, and its recipe still known.
-	if d, ok := s.recipeOf(Recipe{Source: ref}); ok {
+	if _, d, ok := s.recipeOf(Recipe{Source: ref}); ok {
 		return d, nil
 	}
 	return agentbox.Digest{}, agentbox.Errorf(agentbox.NotFound, "no image %q here", ref).WithHint("agentbox image ls lists the images")
@@ -214,11 +215,11 @@ func Decode(b []byte, d agentbox.Digest) (Image, error) {
 
 // recipe returns the image that the recipe with this key gave here, if it is still here.
 func (s *Store) recipe(key string) (agentbox.Digest, bool) {
-	b, err := os.ReadFile(filepath.Join(s.dir, recipesDir, key))
+	first, _, err := s.readRecipe(key)
 	if err != nil {
 		return agentbox.Digest{}, false
 	}
-	d, err := agentbox.ParseDigest(strings.TrimSpace(string(b)))
+	d, err := agentbox.ParseDigest(first)
 	if err != nil {
 		return d, false
 	}
@@ -226,17 +227,59 @@ func (s *Store) recipe(key string) (agentbox.Digest, bool) {
 	return d, err == nil
 }
 
+// readRecipe reads what setRecipe wrote: a digest, and a description or nothing.
+func (s *Store) readRecipe(key string) (digest string, rest []byte, err error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, recipesDir, key))
+	first, rest, _ := bytes.Cut(b, []byte("\n"))
+	return strings.TrimSpace(string(first)), rest, err
+}
+
+// openRecipe opens an image that the recipe with this key gave. Images of the same files are one in
+// the store, whatever their sources say of programs and users: what the recipe's own says counts.
+func (s *Store) openRecipe(key string, d agentbox.Digest) (Image, error) {
+	img, err := s.open(d)
+	if err != nil {
+		return img, err
+	}
+	return s.ofRecipe(key, img), nil
+}
+
+// ofRecipe is an image as the source of the recipe with this key describes it.
+func (s *Store) ofRecipe(key string, img Image) Image {
+	var own Image
+	if _, rest, err := s.readRecipe(key); err != nil || json.Unmarshal(rest, &own) != nil || own.Digest != img.Digest {
+		return img
+	}
+	img.Name, img.Source, img.Manifest = own.Name, own.Source, own.Manifest
+	return img.like(own)
+}
+
+// like is an image whose programs, users and environment are those of another.
+func (i Image) like(of Image) Image {
+	i.Env, i.User, i.Accounts, i.Metadata, i.Program = of.Env, of.User, of.Accounts, of.Metadata, of.Program
+	return i
+}
+
 // dropRecipe removes the record that a recipe gave an image. Callers hold the lock of tmp.
 func (s *Store) dropRecipe(key string, d agentbox.Digest) error {
 	name := filepath.Join(s.dir, recipesDir, key)
-	b, err := os.ReadFile(name)
-	if !recipeKey().MatchString(key) || err != nil || strings.TrimSpace(string(b)) != d.String() {
+	first, _, err := s.readRecipe(key)
+	if !recipeKey().MatchString(key) || err != nil || first != d.String() {
 		return nil // it gave another image since then
 	}
 	return os.Remove(name)
 }
 
-// setRecipe records the image that a recipe gave, and replaces an earlier one.
-func (s *Store) setRecipe(key string, d agentbox.Digest) error {
-	return writeFile(filepath.Join(s.dir, recipesDir, key), []byte(d.String()+"\n"))
+// setRecipe records the image that a recipe gave, and replaces an earlier one. What an OCI source says
+// of its image is recorded with it.
+func (s *Store) setRecipe(key string, img Image) error {
+	text := []byte(img.Digest.String() + "\n")
+	if img.Program != nil && img.Base.IsZero() {
+		said, err := json.Marshal(img)
+		if err != nil {
+			return err
+		}
+		text = append(append(text, said...), '\n')
+	}
+	return writeFile(filepath.Join(s.dir, recipesDir, key), text)
 }

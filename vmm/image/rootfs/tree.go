@@ -131,6 +131,16 @@ func (t *Tree) Link(name, target string) error {
 	return nil
 }
 
+// Graft puts the root of another tree at a directory, in place of what was there. Both trees share
+// its inodes from then on. The other's files count against the limits.
+func (t *Tree) Graft(name string, other *Tree) error {
+	t.bytes, t.memory, t.inodes = t.bytes+other.bytes, t.memory+other.memory, t.inodes+other.inodes
+	if err := t.Remove(name); err != nil {
+		return err
+	}
+	return t.Put(name, other.root.Inode)
+}
+
 // Remove removes a name with everything below it. A missing name is no error.
 func (t *Tree) Remove(name string) error {
 	parent, base, err := t.parent(name, false)
