@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,9 +33,10 @@ func Await(ctx context.Context, box string, services []protocol.Service, status 
 		if err != nil {
 			return err
 		}
-		if waitingIsUseless(st.Services) || time.Now().After(deadline) {
-			reportServices(box, st.Services, progress)
-			end(countReady(st.Services))
+		known := statesOf(services, st.Services)
+		if waitingIsUseless(known) || time.Now().After(deadline) {
+			reportServices(box, known, progress)
+			end(countReady(known))
 			return nil
 		}
 		select {
@@ -52,6 +54,21 @@ func names(services []protocol.Service) string {
 		out = append(out, s.Name)
 	}
 	return strings.Join(out, ", ")
+}
+
+// statesOf is what is known of each service. A guest that did not answer, or not yet has its services,
+// tells of none: those wait.
+func statesOf(services []protocol.Service, told []agentbox.Service) []agentbox.Service {
+	var out []agentbox.Service
+	for _, s := range services {
+		i := slices.IndexFunc(told, func(t agentbox.Service) bool { return t.Name == s.Name })
+		if i < 0 {
+			out = append(out, agentbox.Service{Name: s.Name, State: protocol.ServiceWaiting})
+			continue
+		}
+		out = append(out, told[i])
+	}
+	return out
 }
 
 // waitingIsUseless tells whether waiting longer is useless: a failed service is not restarted soon.

@@ -47,8 +47,9 @@ func TestAwait(t *testing.T) {
 		says   []string
 		counts string
 	}{
-		"ready":         {[]place.Status{at("ready", "ready")}, nil, "2 of 2 ready"},
-		"ready in time": {[]place.Status{at("starting", "waiting"), at("ready", "starting"), at("ready", "ready")}, nil, "2 of 2 ready"},
+		"ready":                 {[]place.Status{at("ready", "ready")}, nil, "2 of 2 ready"},
+		"ready in time":         {[]place.Status{at("starting", "waiting"), at("ready", "starting"), at("ready", "ready")}, nil, "2 of 2 ready"},
+		"nothing told at first": {[]place.Status{{}, {Services: at("ready", "ready").Services[:1]}, at("ready", "ready")}, nil, "2 of 2 ready"},
 		"one failed": {[]place.Status{at("starting", "waiting"), at("failed", "waiting")},
 			[]string{"service db is not ready (failed: exit 1): agentbox logs mine db", "service web is not ready (waiting): agentbox logs mine web"}, "0 of 2 ready"},
 	} {
