@@ -36,8 +36,10 @@ type explained struct {
 	Least  config.Least              `json:"requirements"`
 	Env    map[string]string         `json:"env,omitempty"` // ${containerEnv:NAME} is the image's
 	Ports  []agentbox.ConfiguredPort `json:"ports,omitempty"`
-	Setup  []string                  `json:"setup,omitempty"`
-	Start  []string                  `json:"start,omitempty"`
+	// Compose are the other services of a Compose file, without what their images say.
+	Compose []config.Composed `json:"compose,omitempty"`
+	Setup   []string          `json:"setup,omitempty"`
+	Start   []string          `json:"start,omitempty"`
 	// Warnings tell what of a devcontainer.json boxes do not do as it says.
 	Warnings []string `json:"warnings,omitempty"`
 	// Write is an agentbox.yaml with the same content, if the repository has none.
@@ -78,7 +80,7 @@ func newExplained(cfg *config.Config) explained {
 	e := explained{
 		Source: cfg.Source, Build: cfg.Build, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles,
 		User: cfg.User, CPUs: cfg.CPUs, Memory: cfg.Memory, Disk: cfg.Disk, Least: cfg.Least, Ports: cfg.Ports,
-		Setup: cfg.Setup, Start: cfg.Start, Warnings: cfg.Warnings, Env: maps.Clone(cfg.Env),
+		Setup: cfg.Setup, Start: cfg.Start, Warnings: cfg.Warnings, Env: maps.Clone(cfg.Env), Compose: cfg.Compose,
 	}
 	maps.Copy(e.Env, cfg.Derived)
 	return e
@@ -162,6 +164,13 @@ func (e explained) boxText(b *strings.Builder) {
 	}
 	for _, p := range e.Ports {
 		line("port", "%d of the box, %d here", p.Box, p.Host)
+	}
+	for _, s := range e.Compose {
+		from := s.Image
+		if s.Build != nil {
+			from = s.Build.Dockerfile
+		}
+		line("service", "%-10s %s", s.Name, from)
 	}
 	for _, command := range e.Setup {
 		line("setup", "%s", command)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -20,17 +21,30 @@ type composed struct {
 	files   []string   // relative to the file's own directory
 	from    *yaml.Node // names them; nil for none
 	service string
+	run     []string // the other services that start; all if runAll
+	runAll  bool
 }
 
-// composeService is the service of a Compose file that becomes the box. A file is decoded after another
-// into the same value, so that later ones win, as Compose merges them.
+// composeService is a service of a Compose file. A file is decoded after another into the same value,
+// so that later ones win, as Compose merges them.
 type composeService struct {
-	Image       string       `yaml:"image"`
-	Build       composeBuild `yaml:"build"`
-	Environment composePairs `yaml:"environment"`
-	User        string       `yaml:"user"`
-	Ports       []yaml.Node  `yaml:"ports"`
-	others      map[string]bool
+	Image       string          `yaml:"image"`
+	Build       composeBuild    `yaml:"build"`
+	Environment composePairs    `yaml:"environment"`
+	EnvFile     composeFiles    `yaml:"env_file"`
+	User        string          `yaml:"user"`
+	Ports       []yaml.Node     `yaml:"ports"`
+	Expose      []string        `yaml:"expose"`
+	Entrypoint  *composeWords   `yaml:"entrypoint"`
+	Command     *composeWords   `yaml:"command"`
+	Dir         string          `yaml:"working_dir"`
+	Volumes     []composeVolume `yaml:"volumes"`
+	Needs       composeNeeds    `yaml:"depends_on"`
+	Health      composeHealth   `yaml:"healthcheck"`
+	Profiles    []string        `yaml:"profiles"`
+	Container   string          `yaml:"container_name"`
+	Hostname    string          `yaml:"hostname"`
+	keys        map[string]bool // that the files have
 }
 
 // composeBuild is a build in either form: a context, or all of its parts.
@@ -80,9 +94,13 @@ func (c *composePairs) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// quietInBox are the keys of a service that ask for nothing which a box does not have or do anyway.
-var quietInBox = []string{"image", "build", "environment", "user", "ports", "depends_on", "init", "tty", "stdin_open", "restart", "container_name", "hostname",
-	"labels", "privileged", "cap_add", "security_opt", "networks", "network_mode"}
+// quietInBox are the keys of a service that ask for nothing which a box does not have or do anyway,
+// quietBeside those that other services have besides.
+var (
+	quietInBox = []string{"image", "build", "environment", "env_file", "user", "ports", "expose", "depends_on", "init", "tty", "stdin_open", "restart", "container_name", "hostname",
+		"labels", "privileged", "cap_add", "security_opt", "networks", "network_mode", "profiles"}
+	quietBeside = []string{"entrypoint", "command", "working_dir", "volumes", "healthcheck", "links", "logging", "pull_policy", "read_only", "shm_size", "stop_grace_period", "tmpfs"}
+)
 
 func (d *devcontainerDecoder) composeFile(n *yaml.Node) {
 	d.compose.from = n
@@ -104,24 +122,20 @@ func (d *devcontainerDecoder) resolveCompose() {
 		return
 	}
 	own := path.Dir(filepath.ToSlash(d.name))
-	service, err := d.readCompose(own)
+	services, err := d.readCompose(own)
+	service := services[c.service]
+	if err == nil && service == nil {
+		err = agentbox.Errorf(agentbox.Invalid, "it has no service %q", agentbox.Clip(c.service))
+	}
 	if err != nil {
 		d.warn(c.from, "the Compose file is ignored: %s", agentbox.Clip(agentbox.AsError(err).Message))
 		return
 	}
 	dir := path.Dir(path.Join(own, c.files[0])) // what paths in all of them are relative to
 	d.composeImage(service, dir)
-	for name, value := range service.Environment {
-		if _, has := d.cfg.Env[name]; has || d.cfg.Derived[name] != "" {
-			continue
-		}
-		switch text, missing := interpolate(value); {
-		case missing != "":
-			d.warn(c.from, "variable `%s` of service %s is left out: %s", agentbox.Clip(name), c.service, noHostEnv)
-		case strings.ContainsAny(name, "= \t\n") || name == "":
-			d.warn(c.from, "variable %q is left out: that is not a name of a variable", agentbox.Clip(name))
-		default:
-			d.cfg.Env[name] = text
+	for name, value := range d.composeEnv(c.service, service, dir) {
+		if _, has := d.cfg.Env[name]; !has && d.cfg.Derived[name] == "" {
+			d.cfg.Env[name] = value
 		}
 	}
 	d.key = "ports"
@@ -132,52 +146,114 @@ func (d *devcontainerDecoder) resolveCompose() {
 		d.key = "user"
 		d.user(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: c.from.Line, Value: user})
 	}
-	if others := slices.Sorted(maps.Keys(service.others)); len(others) > 0 {
-		d.warn(c.from, "not started of the Compose file: %s: list programs in services of agentbox.yaml, or run docker-compose in the box", agentbox.Clip(strings.Join(others, ", ")))
+	d.reportKeys(c.service, service, quietInBox)
+	d.composeOthers(services, dir)
+}
+
+// composeEnv is the environment of a service: that of its files, then its own.
+func (d *devcontainerDecoder) composeEnv(service string, s *composeService, dir string) map[string]string {
+	env := map[string]string{}
+	for _, f := range s.EnvFile {
+		data, err := d.readInRepository(path.Join(dir, f))
+		if err != nil {
+			d.warn(d.compose.from, "env_file of service %s: %s", agentbox.Clip(service), agentbox.Clip(agentbox.AsError(err).Message))
+			continue
+		}
+		readEnvFile(data, env)
+	}
+	for name, value := range s.Environment {
+		switch text, missing := interpolate(value); {
+		case missing != "":
+			d.warn(d.compose.from, "variable `%s` of service %s is left out: %s", agentbox.Clip(name), agentbox.Clip(service), noHostEnv)
+		case strings.ContainsAny(name, "= \t\n") || name == "":
+			d.warn(d.compose.from, "variable %q is left out: that is not a name of a variable", agentbox.Clip(name))
+		default:
+			env[name] = text
+		}
+	}
+	return env
+}
+
+// readEnvFile adds what a file of NAME=VALUE lines says.
+func readEnvFile(data []byte, env map[string]string) {
+	for line := range strings.Lines(string(data)) {
+		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		if name = strings.TrimSpace(name); !ok || !envName().MatchString(name) || strings.ContainsRune(value, 0) {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		if n := len(value); n > 1 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+			value = value[1 : n-1]
+		}
+		env[name] = value
+	}
+}
+
+// reportKeys warns of the keys of a service that ask for what a box does not do.
+func (d *devcontainerDecoder) reportKeys(name string, s *composeService, quiet []string) {
+	var ignored []string
+	for _, k := range slices.Sorted(maps.Keys(s.keys)) {
+		if !slices.Contains(quiet, k) && !strings.HasPrefix(k, "x-") {
+			ignored = append(ignored, agentbox.Printable(k))
+		}
+	}
+	if len(ignored) > 0 {
+		d.warn(d.compose.from, "of service %s is ignored: %s", agentbox.Clip(name), agentbox.Clip(strings.Join(ignored, ", ")))
 	}
 }
 
 // composeImage takes the image of a service, or what makes it.
-func (d *devcontainerDecoder) composeImage(service composeService, dir string) {
+func (d *devcontainerDecoder) composeImage(service *composeService, dir string) {
 	c := d.compose
-	text := func(s string) string {
-		s, missing := interpolate(&s)
-		if missing != "" {
-			d.warn(c.from, "${%s} is empty in the build of service %s: %s", agentbox.Clip(missing), c.service, noHostEnv)
-		}
-		return s
-	}
-	b := service.Build
+	image, build, why := d.composeSource(c.service, service, dir)
 	switch {
+	case why != "":
+		d.warn(c.from, "%s", why)
+	case build != nil:
+		d.built = unresolved{Build: *build, from: c.from, placed: true}
+	case image != "":
+		d.cfg.Image = image
+	}
+}
+
+// composeSource is the image of a service or, first, what makes it; why says why there is neither.
+func (d *devcontainerDecoder) composeSource(name string, s *composeService, dir string) (image string, build *Build, why string) {
+	text := func(s string) string { return d.composeText(name, s) }
+	switch b := s.Build; {
 	case b.Inline != "":
-		d.warn(c.from, "the build of service %s is ignored: a Dockerfile in a Compose file is not read", c.service)
+		return "", nil, "the build of service " + agentbox.Clip(name) + " is ignored: a Dockerfile in a Compose file is not read"
 	case b.Context != "" || b.Dockerfile != "":
 		context := path.Join(dir, text(b.Context))
-		d.built = unresolved{Build: Build{Dockerfile: path.Join(context, text(b.Dockerfile)), Context: context, Target: text(b.Target), Args: map[string]string{}}, from: c.from, placed: true}
-		if b.Dockerfile == "" {
-			d.built.Dockerfile = path.Join(context, "Dockerfile")
-		}
+		build = &Build{Dockerfile: path.Join(context, cmp.Or(text(b.Dockerfile), "Dockerfile")), Context: context, Target: text(b.Target), Args: map[string]string{}}
 		for name, value := range b.Args {
 			if s, missing := interpolate(value); missing == "" {
-				d.built.Args[name] = s
+				build.Args[name] = s
 			}
 		}
-	case service.Image != "":
-		s, missing := interpolate(&service.Image)
-		image, err := imageName(s)
-		switch {
-		case missing != "":
-			d.warn(c.from, "the image of service %s is ignored: ${%s} has no value, because %s", c.service, agentbox.Clip(missing), noHostEnv)
-		case err != nil:
-			d.warn(c.from, "the image of service %s is ignored: %v", c.service, err)
-		default:
-			d.cfg.Image = image
-		}
+		return "", build, ""
+	case s.Image == "":
+		return "", nil, ""
 	}
+	image, missing := interpolate(&s.Image)
+	if missing != "" {
+		return "", nil, fmt.Sprintf("the image of service %s is ignored: ${%s} has no value, because %s", agentbox.Clip(name), agentbox.Clip(missing), noHostEnv)
+	}
+	image, err := imageName(image)
+	if err != nil {
+		return "", nil, fmt.Sprintf("the image of service %s is ignored: %v", agentbox.Clip(name), err)
+	}
+	return image, nil, ""
 }
 
 // composePort reads a port in either form: [[ADDRESS:]HOST:]PORT[/tcp], or an object.
 func (d *devcontainerDecoder) composePort(n *yaml.Node) {
+	if s := portText(n); s != "" {
+		d.appPort(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: d.compose.from.Line, Value: s})
+	}
+}
+
+// portText is a port as [[ADDRESS:]HOST:]PORT, "" for what is none.
+func portText(n *yaml.Node) string {
 	if n.Kind == yaml.MappingNode {
 		var p struct {
 			Target    string `yaml:"target"`
@@ -188,55 +264,58 @@ func (d *devcontainerDecoder) composePort(n *yaml.Node) {
 		}
 	}
 	s, missing := interpolate(&n.Value)
-	if s, _, _ = strings.Cut(s, "/"); missing == "" && n.Kind == yaml.ScalarNode {
-		d.appPort(&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Line: d.compose.from.Line, Value: s})
+	if s, _, _ = strings.Cut(s, "/"); missing != "" || n.Kind != yaml.ScalarNode {
+		return ""
 	}
+	return s
 }
 
-// readCompose reads the service from all files, in their order.
-func (d *devcontainerDecoder) readCompose(own string) (service composeService, err error) {
-	service.others = map[string]bool{}
-	found, ignored := false, map[string]bool{}
+// readCompose reads the services of all files, in their order. Of the services beside the box's own,
+// one that cannot be read is nil.
+func (d *devcontainerDecoder) readCompose(own string) (map[string]*composeService, error) {
+	services, broken, included := map[string]*composeService{}, map[string]bool{}, false
 	for _, name := range d.compose.files {
 		data, err := d.readInRepository(path.Join(own, name))
 		if err != nil {
-			return service, err
+			return nil, err
 		}
 		var file struct {
 			Services map[string]yaml.Node `yaml:"services"`
 			Include  yaml.Node            `yaml:"include"`
 		}
 		if err := yaml.Unmarshal(data, &file); err != nil {
-			return service, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if !file.Include.IsZero() {
-			ignored["include"] = true
-		}
+		included = included || !file.Include.IsZero()
 		for key, n := range file.Services {
-			if key != d.compose.service {
-				service.others[agentbox.Printable(key)] = true
-				continue
+			s := services[key]
+			if s == nil {
+				s = &composeService{keys: map[string]bool{}}
+				services[key] = s
 			}
-			found = true
 			var keys map[string]yaml.Node
-			if err := n.Decode(&service); err != nil {
-				return service, fmt.Errorf("service %s of %s: %w", key, name, err)
+			err := n.Decode(s)
+			if err == nil {
+				err = n.Decode(&keys)
 			}
-			_ = n.Decode(&keys) // it is an object: it was read a moment ago
+			if err != nil && key == d.compose.service {
+				return nil, fmt.Errorf("service %s of %s: %w", key, name, err)
+			}
+			broken[key] = broken[key] || err != nil
 			for k := range keys {
-				if !slices.Contains(quietInBox, k) && !strings.HasPrefix(k, "x-") {
-					ignored[agentbox.Printable(k)] = true
-				}
+				s.keys[k] = true
 			}
 		}
 	}
-	if !found {
-		return service, agentbox.Errorf(agentbox.Invalid, "it has no service %q", agentbox.Clip(d.compose.service))
+	if included {
+		d.warn(d.compose.from, "`include` of the Compose file is ignored")
 	}
-	if len(ignored) > 0 {
-		d.warn(d.compose.from, "of service %s is ignored: %s", d.compose.service, agentbox.Clip(strings.Join(slices.Sorted(maps.Keys(ignored)), ", ")))
+	for key := range services {
+		if broken[key] {
+			services[key] = nil
+		}
 	}
-	return service, nil
+	return services, nil
 }
 
 // readInRepository reads a file that a configuration names, which no link leads out of the repository.

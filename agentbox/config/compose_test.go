@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -47,14 +48,105 @@ services:
 	}
 	all := strings.Join(c.Warnings, "\n")
 	for _, want := range []string{
-		"of service app is ignored: command, volumes", "not started of the Compose file: db, redis", "variable `HOST_ONLY` of service app is left out", `"1001" is not a user name`,
+		"of service app is ignored: command, volumes", "variable `HOST_ONLY` of service app is left out", `"1001" is not a user name`,
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}
 	}
-	if len(c.Warnings) != 4 {
+	if got := started(c.Compose); got != "db redis" {
+		t.Errorf("other services: %s", got)
+	}
+	if len(c.Warnings) != 3 {
 		t.Errorf("%q", c.Warnings)
+	}
+}
+
+func started(list []Composed) string {
+	var out []string
+	for _, c := range list {
+		out = append(out, c.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+// The other services of a Compose file become services of the box, as far as a box can.
+func TestOtherServicesOfComposeFile(t *testing.T) {
+	root := write(t, map[string]string{
+		".devcontainer.json": `{"dockerComposeFile": "dev/c.yml", "service": "app", "forwardPorts": ["db:5432"]}`,
+		"dev/db.env":         "# of the database\nexport A=1\nB='two words'\nno variable\n",
+		"dev/c.yml": `
+services:
+  app: {image: debian:12, depends_on: [web]}
+  web:
+    build: {context: ../web, target: dev}
+    depends_on: {init: {condition: service_completed_successfully}, db: {condition: service_healthy}}
+    command: sh -c "exec web --to '$$HOME' ${FLAGS:--v} ${HOST_ONLY}"
+    working_dir: /srv
+    volumes: ["../web:/srv:ro", "uploads:/files", "/var/run/docker.sock:/var/run/docker.sock", "../../up:/up", {type: npipe, target: /x}]
+    expose: [80]
+  init: {image: "busybox:1", entrypoint: [], command: ["true"], volumes: [{type: volume, source: uploads, target: /out, read_only: true}, /anonymous]}
+  db:
+    image: postgres:${TAG:-16}
+    container_name: main-db
+    hostname: "not a name"
+    env_file: [db.env, {path: none.env}]
+    environment: {B: three, SECRET: }
+    user: "999:0"
+    ports: ["5432:5432"]
+    healthcheck: {test: ["CMD-SHELL", "pg_isready -U $${USER:-x}"], interval: 5s}
+    deploy: {replicas: 2}
+  other-web: {image: a, expose: ["80/tcp"], healthcheck: {test: ["CMD", a, b]}}
+  debug: {image: b, profiles: [debug]}
+  broken: {image: [1]}
+  empty: {command: x}
+`})
+	c, err := Load(context.Background(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := started(c.Compose); got != "db init other-web web" {
+		t.Fatalf("%s", got)
+	}
+	got, err := json.MarshalIndent(c.Compose, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := "testdata/compose.golden"
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || string(want) != string(got) {
+		t.Errorf("%s\n%v", got, err)
+	}
+	if ports := []agentbox.ConfiguredPort{{Box: 5432, Host: 5432}}; !slices.Equal(c.Ports, ports) {
+		t.Errorf("%v", c.Ports)
+	}
+	for _, want := range []string{
+		"of service db is ignored: deploy", "variable `SECRET` of service db is left out", "env_file of service db: cannot read dev/none.env", "${HOST_ONLY} is empty in service web",
+		"volume /var/run/docker.sock of service web is left out", "volume ../../up of service web is left out", "a volume of service web is left out: npipe",
+		"services other-web and web both serve port 80", "service broken of the Compose file is not started", "service empty of the Compose file is not started: it has neither",
+	} {
+		if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
+			t.Errorf("no %q in %q", want, c.Warnings)
+		}
+	}
+	if len(c.Warnings) != 10 {
+		t.Errorf("%q", c.Warnings)
+	}
+}
+
+// runServices chooses, with what those need; a circle of needs ends.
+func TestRunServices(t *testing.T) {
+	root := write(t, map[string]string{
+		".devcontainer.json": `{"dockerComposeFile": "c.yml", "service": "app", "runServices": ["web"]}`,
+		"c.yml":              "services: {app: {image: a}, web: {image: b, depends_on: [db]}, db: {image: c, profiles: [x], depends_on: [web]}, more: {image: d}}",
+	})
+	c, err := Load(context.Background(), root)
+	if err != nil || started(c.Compose) != "db web" {
+		t.Errorf("%s, %v", started(c.Compose), err)
 	}
 }
 
@@ -118,6 +210,7 @@ func TestComposeFileBehindLink(t *testing.T) {
 func FuzzCompose(f *testing.F) {
 	f.Add([]byte("services: {app: {image: a, build: {context: ., args: [A=1]}, environment: [A, B=$C], ports: ['1:2', {target: 3}], user: a}, db: {}}"))
 	f.Add([]byte("services: {app: {environment: {A: 1, B: }, build: x}}"))
+	f.Add([]byte("services: {app: {image: a}, db: {image: b, command: 'a \"$X\"', healthcheck: {test: [CMD, a]}, volumes: ['./a:/b:ro', {type: bind, source: ., target: /c}], depends_on: {x: {condition: y}}, env_file: c.yml, expose: [1]}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		root := t.TempDir()
 		if err := os.WriteFile(filepath.Join(root, "c.yml"), data, 0o600); err != nil {

@@ -43,11 +43,12 @@ type Config struct {
 
 	// Commands run in the box: setup when its result is made, then start and the services in
 	// each life of the machine.
-	Setup     []string  // for sh -c, in order; run once per key
-	Start     []string  // for sh -c, in order; run at each start of a machine, before the services
-	Lockfiles []string  // files whose contents are part of the key of setup and caches
-	Caches    []string  // directories in the box, absolute or beginning with ~/
-	Services  []Service // in the order of the file, which is the start order
+	Setup     []string   // for sh -c, in order; run once per key
+	Start     []string   // for sh -c, in order; run at each start of a machine, before the services
+	Lockfiles []string   // files whose contents are part of the key of setup and caches
+	Caches    []string   // directories in the box, absolute or beginning with ~/
+	Services  []Service  // in the order of the file, which is the start order
+	Compose   []Composed // of a Compose file, in the order in which they start, before Services
 	Ports     []agentbox.ConfiguredPort
 	Env       map[string]string
 	Derived   map[string]string // like Env; values may have ${containerEnv:NAME}, which Environment replaces

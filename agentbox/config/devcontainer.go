@@ -33,7 +33,7 @@ type devcontainerKey struct {
 
 const (
 	meansBuild   = "the image, made in a box; where that fails, the box has its own image and user"
-	meansCompose = "image or build, environment, user and ports of its service; the others are not started"
+	meansCompose = "image or build, environment, user and ports of its service; the others are services of the box"
 	meansEditor  = "nothing: it is for editors"
 	meansMachine = "nothing: root in a box is not restricted"
 )
@@ -58,7 +58,7 @@ func devcontainerKeys() []devcontainerKey {
 		{"context", honoured, meansBuild, (*devcontainerDecoder).context},
 		{"dockerComposeFile", approximated, meansCompose, (*devcontainerDecoder).composeFile},
 		{"service", honoured, meansCompose, (*devcontainerDecoder).composeService},
-		{"runServices", refused, "a box starts no other services of a Compose file", nil},
+		{"runServices", honoured, "which of the other services start, with those that they need", (*devcontainerDecoder).runServices},
 		{"features", approximated, "packages and `toolchain` of an `apt:` image, beside what a box has anyway", (*devcontainerDecoder).features},
 		{"overrideFeatureInstallOrder", honoured, "nothing: all packages are installed together", nil},
 		{"containerEnv", honoured, "`env`", (*devcontainerDecoder).env},
@@ -135,7 +135,7 @@ func parseDevcontainer(data []byte, src source, base string) (*Config, error) {
 }
 
 func newDevcontainerDecoder(src source, base string) *devcontainerDecoder {
-	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, ports: map[agentbox.ConfiguredPort]bool{}, built: unresolved{Build: Build{Args: map[string]string{}}}}
+	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, ports: map[agentbox.ConfiguredPort]bool{}, built: unresolved{Build: Build{Args: map[string]string{}}}, compose: composed{runAll: true}}
 }
 
 // document reads the keys, in the order of the table.

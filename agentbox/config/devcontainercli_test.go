@@ -212,9 +212,10 @@ func compareWithCLI(t *testing.T, name string, file, text []byte) {
 		t.Errorf("%s: start %q, want %q", name, c.Start, start)
 	}
 	for _, p := range want.ForwardPorts {
-		s := strings.TrimPrefix(fmt.Sprint(p), "localhost:")
+		s := fmt.Sprint(p)
+		s = s[strings.LastIndexByte(s, ':')+1:] // of a service, it is one of the box
 		is := func(have agentbox.ConfiguredPort) bool { return fmt.Sprint(have.Box) == s }
-		if !slices.ContainsFunc(c.Ports, is) && !strings.Contains(warnings, "port "+s) {
+		if !slices.ContainsFunc(c.Ports, is) && !strings.Contains(warnings, "port "+strings.TrimPrefix(fmt.Sprint(p), "localhost:")) {
 			t.Errorf("%s: port %s is missing in %v", name, s, c.Ports)
 		}
 	}

@@ -77,15 +77,15 @@ func (d *devcontainerDecoder) env(n *yaml.Node) {
 	})
 }
 
-// forwardPorts reads numbers and "host:port". Only ports of the box itself can be forwarded; ports
-// of other hosts belong to Compose services.
+// forwardPorts reads numbers and "host:port". Only ports of the box itself can be forwarded, and those
+// of the other services of a Compose file are among them.
 func (d *devcontainerDecoder) forwardPorts(n *yaml.Node) {
 	d.Items(n, func(item *yaml.Node) {
 		s, ok := d.text(item)
 		host, port, two := strings.Cut(s, ":")
 		switch {
 		case !ok:
-		case two && host != "localhost" && host != "127.0.0.1":
+		case two && host != "localhost" && host != "127.0.0.1" && d.compose.from == nil:
 			d.warn(item, "port %s is ignored: only ports of the box itself are forwarded", agentbox.Clip(s))
 		case two:
 			d.port(item, port)

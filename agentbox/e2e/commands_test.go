@@ -37,6 +37,7 @@ import (
 //	pty FILE CMD...      run CMD on a terminal and hold the dialogue in FILE with it
 //	asuser CMD...        run CMD as an ordinary user, who is made for it
 //	webserver VALUE      start a site with TLS at $WEB, which requires VALUE
+//	registry NAME=ARCHIVE... start a registry at $REGISTRY that has these images
 //	goprogram NAME FILE  build a program of tools/e2e
 //	otherbuild REVISION|later FILE  build agentbox as it was, or as it may become
 //	example DOC TITLE FILE  the first example below that heading, in the language of FILE's extension
@@ -45,7 +46,7 @@ import (
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"repo": cmdRepo, "code": cmdCode, "waitfor": cmdWaitFor, "capture": cmdCapture, "json": cmdJSON, "jsonvar": cmdJSONVar,
 	"gone": cmdGone, "expire": cmdExpire, "ownhome": cmdOwnHome, "pty": cmdPTY, "asuser": cmdAsUser,
-	"webserver": cmdWebServer, "goprogram": cmdGoProgram, "otherbuild": cmdOtherBuild, "modelserver": cmdModelServer, "agentprofile": cmdAgentProfile, "example": cmdExample, "image": cmdImage,
+	"webserver": cmdWebServer, "registry": cmdRegistry, "goprogram": cmdGoProgram, "otherbuild": cmdOtherBuild, "modelserver": cmdModelServer, "agentprofile": cmdAgentProfile, "example": cmdExample, "image": cmdImage,
 }
 
 func usage(ts *testscript.TestScript, ok bool, text string) {

@@ -61,6 +61,9 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 			return err
 		}
 	}
+	if err := (composition{u, m, pins, progress, map[string]string{}}).add(ctx); err != nil {
+		return err
+	}
 	for _, w := range ofImage(u.img).Warnings {
 		progress.Note(w)
 	}
@@ -71,11 +74,14 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 }
 
 // account is image for a box in an account of another machine.
-func (m *Manager) account(u *creation) error {
+func (m *Manager) account(u *creation, progress agentbox.Progress) error {
 	if err := agentbox.CheckMachine(u.Config.Machine); err != nil {
 		return err
 	}
 	u.rec.Box.Project, u.rec.Approved = u.Review.Project.Name, u.Review.InForce
+	for _, c := range u.Config.Compose {
+		progress.Note("service " + c.Name + " of the Compose file is not started: a box in an account of another machine has no image")
+	}
 	u.rec.applyConfig(u.Config, u.Kind, image.Image{})
 	u.rec.Account = cmp.Or(u.rec.Account, u.Config.Machine) // the workspace is there
 	return nil

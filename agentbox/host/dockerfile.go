@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/host/images"
 	"agentbox/agentbox/host/setup"
 	"agentbox/vmm/image"
@@ -14,17 +15,7 @@ import (
 // ok is false then.
 func (m *Manager) builtImage(ctx context.Context, u *creation, progress agentbox.Progress) (img image.Image, ok bool, err error) {
 	own := u.Config.WithoutBuild()
-	builder, err := m.Images.Ensure(ctx, images.Want{Recipe: image.Recipe{Source: own.Image, Packages: setup.Builder}}, progress)
-	if err != nil {
-		return img, false, err
-	}
-	on := u.rec // the box that builds
-	on.applyConfig(own, u.Kind, builder)
-	on.Box.CPUs, on.Box.Memory = m.Capacity.Share(on.Box.ID, own, progress)
-	if on.Kernel, err = m.kernelFor(ctx, on.Box.Isolation, on.KernelKey, progress); err != nil {
-		return img, false, err
-	}
-	img, err = m.setup.BuildImage(ctx, m.setupOf(on, u.Config), builder, progress)
+	img, err = buildImage(ctx, m, u, own, u.Config, progress)
 	switch agentbox.CodeOf(err) {
 	case "":
 		u.Config = u.Config.Built()
@@ -35,4 +26,19 @@ func (m *Manager) builtImage(ctx context.Context, u *creation, progress agentbox
 		return img, false, nil
 	}
 	return img, false, err
+}
+
+// buildImage makes the image of the Dockerfile of a configuration, in a box of own, which has none.
+func buildImage(ctx context.Context, m *Manager, u *creation, own, cfg *config.Config, progress agentbox.Progress) (img image.Image, err error) {
+	builder, err := m.Images.Ensure(ctx, images.Want{Recipe: image.Recipe{Source: own.Image, Packages: setup.Builder}}, progress)
+	if err != nil {
+		return img, err
+	}
+	on := u.rec // the box that builds
+	on.applyConfig(own, u.Kind, builder)
+	on.Box.CPUs, on.Box.Memory = m.Capacity.Share(on.Box.ID, own, progress)
+	if on.Kernel, err = m.kernelFor(ctx, on.Box.Isolation, on.KernelKey, progress); err != nil {
+		return img, err
+	}
+	return m.setup.BuildImage(ctx, m.setupOf(on, cfg), builder, progress)
 }

@@ -81,7 +81,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	} else {
 		m.boxes.reportUnread(progress) // one of them may be the box that the user expects
 		progress.Note(u.Kind.String())
-		if text := agentbox.LacksText(u.Kind.Kind, isolation.Lacks(u.Kind.Kind, u.Repo.Root)); text != "" && !u.Request.Task {
+		if text := agentbox.LacksText(u.Kind.Kind, isolation.Lacks(u.Kind.Kind, u.Repo.Root, u.Config)); text != "" && !u.Request.Task {
 			progress.Note(text)
 		}
 		u.rec = u.newRecord(key)
@@ -126,7 +126,7 @@ func (m *Manager) Plan(ctx context.Context, req api.UpRequest, _ agentbox.Progre
 
 // compareKinds adds to a plan what other kinds would be for its repository.
 func (m *Manager) compareKinds(ctx context.Context, u *creation, has isolation.Choice, p api.UpPlan) api.UpPlan {
-	p.Alternatives, p.Lacks = m.Kinds().Alternatives(ctx, has), isolation.Lacks(has.Kind, u.Repo.Root)
+	p.Alternatives, p.Lacks = m.Kinds().Alternatives(ctx, has), isolation.Lacks(has.Kind, u.Repo.Root, u.Config)
 	return p
 }
 
@@ -271,7 +271,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 		}
 		return err
 	case api.UpAccount:
-		return m.account(u)
+		return m.account(u, progress)
 	case api.UpImage:
 		return m.image(ctx, u, progress)
 	case api.UpKernel:

@@ -149,8 +149,11 @@ func (a Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 		asks = append(asks, project.Ask{What: askKernel, Which: cfg.Kernel})
 	}
 	if asked.Image == "" {
-		if image.Privileged(cfg.Image) != "" || !a.HasBase(RecipeOf(cfg)) && image.LeadsToPrivate(ctx, cfg.Image) {
-			asks = append(asks, project.Ask{What: askImage, Which: cfg.Image})
+		asks = append(asks, a.askForImage(ctx, RecipeOf(cfg))...)
+	}
+	for _, c := range cfg.Compose {
+		if c.Image != "" {
+			asks = append(asks, a.askForImage(ctx, image.Recipe{Source: c.Image})...)
 		}
 	}
 	// Files go there, and nothing holds its network, whoever chose the kind.
@@ -174,6 +177,14 @@ func (a Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 		}
 	}
 	return asks
+}
+
+// askForImage is the ask for an image that is read with the user's rights, and is not here.
+func (a Approvals) askForImage(ctx context.Context, r image.Recipe) []project.Ask {
+	if image.Privileged(r.Source) != "" || !a.HasBase(r) && image.LeadsToPrivate(ctx, r.Source) {
+		return []project.Ask{{What: askImage, Which: r.Source}}
+	}
+	return nil
 }
 
 // pinOf is the lock file's pin for the image of a configuration, "" for none. A lock file that

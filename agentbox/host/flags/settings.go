@@ -30,6 +30,9 @@ func SettingsOf(cfg *config.Config) Settings {
 	if cfg.Build != nil { // boxes without one keep the settings that they were made with
 		values["build"] = cfg.Build
 	}
+	if len(cfg.Compose) > 0 {
+		values["services of the Compose file"] = cfg.Compose
+	}
 	for key, value := range values {
 		b, err := json.Marshal(value)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/project"
 )
 
@@ -20,8 +21,11 @@ type need struct {
 	lacking map[agentbox.Isolation]string
 }
 
+// containers is the need that a Compose file shows.
+const containers = "containers"
+
 var needs = []need{
-	{what: "containers", present: []string{"compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"},
+	{what: containers, present: []string{"compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"},
 		lacking: map[agentbox.Isolation]string{agentbox.GVisor: "Docker and Podman need the recipe in docs/services.md, or --isolation microvm"}},
 	{what: "virtual machines", present: []string{"Vagrantfile"},
 		lacking: map[agentbox.Isolation]string{agentbox.GVisor: "run them on the host", agentbox.Container: "run them on the host"}},
@@ -36,12 +40,13 @@ var needs = []need{
 // maxNeedFile bounds what is read of a file, in bytes.
 const maxNeedFile = 1 << 20
 
-// Lacks tells what a repository visibly needs that boxes of a kind do not have, each need once.
-func Lacks(kind agentbox.Isolation, root string) []agentbox.Lack {
+// Lacks tells what a repository visibly needs that boxes of a kind do not have, each need once. The
+// services of a Compose file that the configuration takes need no engine.
+func Lacks(kind agentbox.Isolation, root string, cfg *config.Config) []agentbox.Lack {
 	var all []agentbox.Lack
 	for _, n := range needs {
 		instead, lacks := n.lacking[kind]
-		if !lacks {
+		if !lacks || n.what == containers && len(cfg.Compose) > 0 {
 			continue
 		}
 		if by := n.shownBy(root); by != "" {

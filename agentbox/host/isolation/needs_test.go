@@ -3,9 +3,11 @@ package isolation
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/config"
 )
 
 func TestAlternatives(t *testing.T) {
@@ -48,13 +50,17 @@ func TestLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got string
-	for _, l := range Lacks(agentbox.GVisor, root) {
+	for _, l := range Lacks(agentbox.GVisor, root, &config.Config{}) {
 		got += l.What + " (" + l.File + ")\n"
 	}
 	if want := "containers (compose.yml)\neBPF (go.mod)\nFirefox (package.json)\n"; got != want {
 		t.Errorf("gvisor lacks %q, want %q", got, want)
 	}
-	if got := Lacks(agentbox.MicroVM, root); len(got) > 0 {
+	taken := &config.Config{Compose: []config.Composed{{}}}
+	if got := Lacks(agentbox.GVisor, root, taken); slices.ContainsFunc(got, func(l agentbox.Lack) bool { return l.What == containers }) {
+		t.Errorf("the services of the file run, and yet: %v", got)
+	}
+	if got := Lacks(agentbox.MicroVM, root, &config.Config{}); len(got) > 0 {
 		t.Errorf("a microVM lacks %v", got)
 	}
 }

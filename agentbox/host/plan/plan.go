@@ -96,7 +96,7 @@ func (f Facts) planNew() (p Plan, err error) {
 	p.addIf(len(f.Config.Setup) > 0, api.UpRunSetup, f.setup())
 	p.addIf(len(f.Config.Start) > 0, api.UpRunStart, "")
 	p.addIf(len(f.Agent.Sessions) > 0 && !f.Request.Task, api.UpRecall, "")
-	p.addIf(f.Request.Command && len(f.Config.Services) > 0, api.UpServices, "")
+	p.addIf(f.Request.Command && len(f.Config.Services)+len(f.Config.Compose) > 0, api.UpServices, "")
 	return p, nil
 }
 

@@ -42,7 +42,7 @@ func (s *Setup) populate(ctx context.Context, req Request, base image.Image, in 
 
 // machineOnly are places whose changes are the machine's and not setup's.
 var machineOnly = slices.Concat([]string{
-	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", protocol.WorkspaceDir,
+	"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys", protocol.WorkspaceDir, protocol.ContainersDir,
 }, image.PerBoxFiles())
 
 // export runs setup in the box and publishes the result: an inventory of the files, then the

@@ -25,10 +25,11 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// The file server is the test's own program under another name, as it is the agent's.
+// File server and containers are the test's own program under another name, as they are the agent's.
 func TestMain(m *testing.M) {
-	if os.Args[0] == SFTPName {
-		if err := ServeSFTP(); err != nil {
+	if serve := map[string]func() error{SFTPName: ServeSFTP, ContainerName: EnterContainer}[os.Args[0]]; serve != nil {
+		if err := serve(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -65,6 +66,7 @@ func (f *fixture) machine(dir string, u User) Machine {
 		SetClock:     func(time.Time) error { return f.step("clock") },
 		SetHostname:  func(string) error { return f.step("hostname") },
 		SetMachineID: func(string) error { return f.step("machine-id") },
+		NameServices: func(names []string) error { return f.step(strings.Join(names, " ")) },
 		FreezeUser:   func() error { return f.step("freeze") },
 		ThawUser:     func() error { return f.step("thaw") },
 		TermUser:     func(time.Duration) { f.step("term") },
@@ -94,6 +96,7 @@ func (f *fixture) machine(dir string, u User) Machine {
 		Stats:      func() (protocol.GuestStats, error) { return protocol.GuestStats{MemoryTotal: 42}, nil },
 		Workspace:  dir,
 		LogDir:     dir + "/log",
+		Roots:      dir + "/roots",
 		FirstStart: dir + "/first-start",
 	}
 }

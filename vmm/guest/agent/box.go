@@ -47,6 +47,11 @@ func (a *Agent) attach(r protocol.AttachRequest) error {
 			return fmt.Errorf("set the hostname: %w", err)
 		}
 	}
+	if names := containerNames(r.Services); len(names) > 0 {
+		if err := a.Machine.NameServices(names); err != nil {
+			return fmt.Errorf("name the services: %w", err)
+		}
+	}
 	if err := a.Machine.LimitUser(r.PIDs); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
 	}

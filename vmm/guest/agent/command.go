@@ -27,8 +27,10 @@ type command struct {
 	// The user's shell as a login shell: argv[0] begins with a dash.
 	login bool
 	group string // cgroup below the box's; "" is that of sessions
-	files []int  // descriptors 0, 1, 2
-	tty   bool   // files are a terminal
+	// mounts: it gets a mount namespace of its own.
+	mounts bool
+	files  []int // descriptors 0, 1, 2
+	tty    bool  // files are a terminal
 
 	refused error // why it cannot run, when that is known already
 }
@@ -89,6 +91,9 @@ func (a *Agent) spawn(c command) (*process, error) {
 	// In a test the agent is an ordinary process, and its commands run as the same user.
 	if os.Geteuid() == 0 && c.user.UID != 0 {
 		attr.Sys.Credential = credential(c.user)
+	}
+	if c.mounts {
+		attr.Sys.Unshareflags = syscall.CLONE_NEWNS
 	}
 	for _, fd := range c.files {
 		attr.Files = append(attr.Files, uintptr(fd))

@@ -24,6 +24,8 @@ type Machine struct {
 	SetClock     func(time.Time) error
 	SetHostname  func(string) error
 	SetMachineID func(string) error
+	// NameServices gives these names to this machine, as those of its services.
+	NameServices func([]string) error
 
 	FreezeUser func() error // returns when no user process runs; idempotent
 	// ThawUser lets user processes run and new ones start; idempotent.
@@ -50,6 +52,7 @@ type Machine struct {
 
 	Workspace string // protocol.WorkspaceDir
 	LogDir    string // protocol.ServiceLogDir
+	Roots     string // protocol.ContainersDir
 
 	FirstStart string // protocol.FirstStartDir
 	// EarlyWait is how long a job waits for the first start before its host is told to ask again.

@@ -21,7 +21,7 @@ import (
 func (b *booter) common() Machine {
 	return Machine{
 		Kernel:      kernelRelease(),
-		SetHostname: setHostname,
+		SetHostname: setHostname, NameServices: nameServices,
 		SetMachineID: func(id string) error {
 			return errors.Join(setMachineID(id), setBootID(id))
 		},
@@ -32,6 +32,7 @@ func (b *booter) common() Machine {
 		Sync:       unix.Sync,
 		Workspace:  protocol.WorkspaceDir,
 		LogDir:     protocol.ServiceLogDir,
+		Roots:      protocol.ContainersDir,
 		FirstStart: protocol.FirstStartDir, EarlyWait: earlyWait,
 	}
 }

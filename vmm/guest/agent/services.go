@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -125,6 +126,12 @@ func (se *services) supervise(ctx context.Context, s *service, ready chan struct
 		if time.Since(began) > stableAfter {
 			delay = minRestart
 		}
+		if errors.Is(err, errCompleted) {
+			se.set(s, protocol.ServiceReady, "")
+			once.Do(func() { close(ready) })
+			<-ctx.Done()
+			break
+		}
 		se.set(s, protocol.ServiceFailed, err.Error())
 		s.log.Write([]byte("agentbox: " + err.Error() + "\n"))
 		select {
@@ -139,14 +146,14 @@ func (se *services) supervise(ctx context.Context, s *service, ready chan struct
 }
 
 // runOnce runs the service until its main process ends, and then ends what that left behind. It
-// says how the main process ended, always as an error: a service is not expected to end. It calls
-// ready when the service's check succeeds.
+// says how the main process ended, always as an error: a service is not expected to end, except for
+// a container (errCompleted). It calls ready when the service's check succeeds.
 func (se *services) runOnce(ctx context.Context, s *service, ready func()) error {
 	commandEnd, agentEnd, err := newPipe(false)
 	if err != nil {
 		return err
 	}
-	p, err := se.launch(s, s.Run, []int{devNull(), commandEnd, commandEnd})
+	p, err := se.launch(s, false, []int{devNull(), commandEnd, commandEnd})
 	if err != nil {
 		agentEnd.Close()
 		return err
@@ -171,6 +178,9 @@ func (se *services) runOnce(ctx context.Context, s *service, ready func()) error
 	stop()
 	checks.Wait() // so that a check that is late does not overwrite how the service ended
 	se.killLeftovers(s, p)
+	if s.Container != nil && p.status.Exited() && p.status.ExitStatus() == 0 {
+		return errCompleted
+	}
 	if p.status.Signaled() {
 		return fmt.Errorf("ended by signal %d (%s)", p.status.Signal(), p.status.Signal())
 	}
@@ -205,8 +215,19 @@ func (se *services) killLeftovers(s *service, p *process) {
 
 func (s *service) group() string { return "services/" + path.Base(s.Name) }
 
-func (se *services) launch(s *service, line string, files []int) (*process, error) {
+// errCompleted is how a container ended whose work is done.
+var errCompleted = errors.New("ended with status 0")
+
+// launch starts the command of a service, or its check.
+func (se *services) launch(s *service, check bool, files []int) (*process, error) {
 	defer closeDescriptors(files)
+	if s.Container != nil {
+		return se.agent.launch(inContainer(se.agent.Machine.Roots, s, check, files))
+	}
+	line := s.Run
+	if check {
+		line = s.Ready
+	}
 	env := map[string]string{}
 	maps.Copy(env, s.Env)
 	return se.agent.launch(command{
@@ -240,11 +261,13 @@ func (se *services) awaitReady(ctx context.Context, s *service) bool {
 }
 
 // check reports whether a service is ready: its command succeeds, its port accepts a connection,
-// or, with neither, it runs.
+// or, with neither, it runs. A container's work may be to end.
 func (se *services) check(ctx context.Context, s *service) bool {
-	switch {
-	case s.Ready != "":
+	switch c := s.Container; {
+	case s.Ready != "" || c != nil && len(c.Ready) > 0:
 		return se.checkCommand(ctx, s)
+	case c != nil && c.Completes:
+		return false // until it has ended
 	case s.Port != 0:
 		for _, host := range []string{"127.0.0.1", "::1"} {
 			conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(s.Port)), time.Second)
@@ -262,7 +285,7 @@ func (se *services) check(ctx context.Context, s *service) bool {
 // checkTimeout.
 func (se *services) checkCommand(ctx context.Context, s *service) bool {
 	null := devNull()
-	p, err := se.launch(s, s.Ready, []int{null, null, null})
+	p, err := se.launch(s, true, []int{null, null, null})
 	if err != nil {
 		return false
 	}

@@ -16,12 +16,13 @@ import (
 	"agentbox/vmm/guest/agent"
 )
 
-// main is one of six programs. Under the name of a server it serves one SSH subsystem on its
-// standard files, as a process of the user; the agent starts itself for that, since an image may
-// have no such program. As process 1 it is the agent of a virtual machine or, with an argument of
-// vmm/gvisor or vmm/container, of a sandbox or a container, or what starts a container; none returns.
+// main is one of seven programs. Under the name of a server it serves one SSH subsystem on its
+// standard files, as a process of the user, or becomes a service in its own root; the agent starts
+// itself for that, since an image may have no such program. As process 1 it is the agent of a virtual
+// machine or, with an argument of vmm/gvisor or vmm/container, of a sandbox or a container, or what
+// starts a container; none returns.
 func main() {
-	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport}
+	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport, agent.ContainerName: agent.EnterContainer}
 	if serve := servers[os.Args[0]]; serve != nil {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -13,6 +13,8 @@ type Service struct {
 	Ready string            `json:"ready,omitempty"` // for sh -c; exit status 0 means ready
 	Port  int               `json:"port,omitempty"`  // TCP port it serves, 0 for none; without Ready: ready when it accepts a connection
 	Env   map[string]string `json:"env,omitempty"`   // added to the box's
+	// Container is for a service of another image, instead of Run and Ready; nil for one of the box's.
+	Container *Container `json:"container,omitempty"`
 }
 
 // ServiceState is how far a service has come.
