@@ -30,6 +30,9 @@ func (m *Manager) builtImage(ctx context.Context, u *creation, progress agentbox
 
 // buildImage makes the image of the Dockerfile of a configuration, in a box of own, which has none.
 func buildImage(ctx context.Context, m *Manager, u *creation, own, cfg *config.Config, progress agentbox.Progress) (img image.Image, err error) {
+	if err := setup.CheckDockerfile(m.setupOf(u.rec, cfg)); err != nil { // before the builder is made, which takes minutes
+		return img, err
+	}
 	builder, err := m.Images.Ensure(ctx, images.Want{Recipe: image.Recipe{Source: own.Image, Packages: setup.Builder}}, progress)
 	if err != nil {
 		return img, err

@@ -156,6 +156,19 @@ func buildKey(ctx context.Context, req Request) (agentbox.Digest, error) {
 	return agentbox.Digest(sum.Sum(nil)), nil
 }
 
+// CheckDockerfile says why there is no Dockerfile to build. Conflict.
+func CheckDockerfile(req Request) error {
+	root, err := os.OpenRoot(req.Config.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if _, err := readDockerfile(root, req.Config.Build.Dockerfile); err != nil {
+		return agentbox.Errorf(agentbox.Conflict, "%s: %w", req.Config.Build.Dockerfile, err)
+	}
+	return nil
+}
+
 // maxDockerfile bounds a Dockerfile, in bytes.
 const maxDockerfile = 1 << 20
 

@@ -106,6 +106,19 @@ func TestBuildKey(t *testing.T) {
 }
 
 // Files are told apart by names, contents and targets; a link is not followed.
+// What is not there is said before an image is made that could build it.
+func TestCheckDockerfile(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "Dockerfile"), []byte("FROM scratch\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]agentbox.Code{"Dockerfile": "", "none/Dockerfile": agentbox.Conflict, "../Dockerfile": agentbox.Conflict, ".": agentbox.Conflict} {
+		if err := CheckDockerfile(Request{Config: &config.Config{Root: root, Build: &config.Build{Dockerfile: name}}}); agentbox.CodeOf(err) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAddFile(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
