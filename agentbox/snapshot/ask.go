@@ -18,6 +18,9 @@ import (
 	"agentbox/agentbox/workspace"
 )
 
+// program is what boxes have for capture, beside the script (vmm/guest/capture).
+const program = "agentbox-capture"
+
 // question is what capture is asked in a box.
 func (k *keepRun) question() environment.Command {
 	rest, same := "", ""
@@ -33,9 +36,21 @@ func (k *keepRun) question() environment.Command {
 	}}
 }
 
-// ask runs a command in a box and has talk read what it writes and answer it, once. What talk does
-// not answer is the end of the command's input.
+// ask has a box's own program answer a question, and cmd where there is none, or it fails: that is the
+// slower of two ways to say the same. talk reads what they write, and answers it.
 func ask(ctx context.Context, guest Guest, cmd environment.Command, talk func(ctx context.Context, in *bufio.Reader, answer func(string)) error) error {
+	native := cmd
+	native.Argv = append([]string{program}, cmd.Argv...)
+	err := askOnce(ctx, guest, native, talk)
+	if err == nil || ctx.Err() != nil || agentbox.CodeOf(err) == agentbox.NoSpace {
+		return err
+	}
+	return askOnce(ctx, guest, cmd, talk)
+}
+
+// askOnce runs a command in a box and has talk read what it writes and answer it, once. What talk does
+// not answer is the end of the command's input.
+func askOnce(ctx context.Context, guest Guest, cmd environment.Command, talk func(ctx context.Context, in *bufio.Reader, answer func(string)) error) error {
 	var complaints bytes.Buffer
 	in := &answer{given: make(chan struct{})}
 	cmd.Stdin, cmd.Stderr = in, &bounded.Head{W: &complaints, Remaining: maxComplaint}

@@ -342,7 +342,8 @@ rest() {
 	for mode in 400 440 444 500 550 555 600 640 660 664 666 700 740 744 750 754 770 775 777 711; do
 		set -- "$@" -o -perm "$mode" -exec printf "$mode %s\\0" {} +
 	done
-	find . -path ./.git -prune -o -type f ! -perm 644 ! -perm 755 \( -perm 000 "$@" \) >"$r/modes" 2>/dev/null
+	find . -path ./.git -prune -o -type f ! -perm 644 ! -perm 755 \( -perm 000 "$@" \) >"$r/found" 2>/dev/null
+	sort -z "$r/found" >"$r/modes" 2>/dev/null || cp "$r/found" "$r/modes"
 	GIT_INDEX_FILE="$t/index"
 	sep=$(printf '\001')
 	when() { # without what differs between two lives of a box: inodes, and when they changed

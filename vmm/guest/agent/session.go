@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"agentbox/vmm/guest/capture"
 	"agentbox/vmm/guest/protocol"
 )
 
@@ -166,6 +167,9 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 		}
 		maps.Copy(c.env, v.Env)
 		c.argv, c.dir, c.login = v.Argv, v.Dir, len(v.Argv) == 0
+		if !c.login && v.Argv[0] == capture.Name {
+			c.path = selfExe
+		}
 	}
 	if c.login {
 		c.path, c.argv = c.user.Shell, []string{"-" + path.Base(c.user.Shell)}

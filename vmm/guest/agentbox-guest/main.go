@@ -14,6 +14,7 @@ import (
 	"agentbox/vmm/container/launch"
 	"agentbox/vmm/container/plan"
 	"agentbox/vmm/guest/agent"
+	"agentbox/vmm/guest/capture"
 )
 
 // main is one of seven programs. Under the name of a server it serves one SSH subsystem on its
@@ -22,7 +23,7 @@ import (
 // machine or, with an argument of vmm/gvisor or vmm/container, of a sandbox or a container, or what
 // starts a container; none returns.
 func main() {
-	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport, agent.ContainerName: agent.EnterContainer}
+	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport, agent.ContainerName: agent.EnterContainer, capture.Name: capture.Serve}
 	if serve := servers[os.Args[0]]; serve != nil {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

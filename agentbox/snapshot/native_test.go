@@ -1,0 +1,152 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"agentbox/agentbox/environment"
+	native "agentbox/vmm/guest/capture"
+)
+
+// The test program is the guest's, too: it is started under that name, as the agent starts itself.
+func TestMain(m *testing.M) {
+	if os.Args[0] == native.Name {
+		if err := native.Serve(); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// nativeGuest is a localGuest with the guest's own program, which has no other to leave anything to.
+type nativeGuest struct {
+	localGuest
+	left *string // why something was left to the script
+}
+
+func (h nativeGuest) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+	if c.Argv[0] != native.Name {
+		return h.localGuest.Exec(ctx, c)
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	var why bytes.Buffer
+	cmd.Args, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = []string{native.Name}, c.Dir, feed(c.Stdin), c.Stdout, &why, os.Environ()
+	for k, v := range c.Env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		*h.left = why.String()
+		return environment.Status{Code: exit.ExitCode()}, nil
+	}
+	return environment.Status{}, err
+}
+
+// sameBothWays takes a snapshot and lists what would be lost, by the guest's own program and by the
+// script, and returns why the program left it to the script, or "".
+func sameBothWays(t *testing.T, r rapid.TB, w world) string {
+	t.Helper()
+	left := ""
+	var found [2]string
+	for i, g := range []Guest{localGuest{}, nativeGuest{left: &left}} {
+		req := w.request()
+		req.Ref, req.Rest, req.All, req.ExportTo = SnapshotOf([6]byte{1}), true, true, ""
+		kept, err := Keep(t.Context(), g, req)
+		if err != nil {
+			r.Fatal(err)
+		}
+		d, id, err := NewDocument(t.Context(), kept, "p")
+		if err != nil {
+			r.Fatal(err)
+		}
+		loss, err := Unsaved(t.Context(), g, w.request(), PulledRef("x"))
+		if err != nil {
+			r.Fatal(err)
+		}
+		found[i] = strings.Join([]string{id.String(), d.Rest, d.Whole}, " ")
+		for _, c := range loss.Commits {
+			found[i] += "\ncommit " + c.ID + " " + c.Title
+		}
+		found[i] += "\n" + strings.Join(slices.Concat(loss.Files, loss.Missing), "\n")
+		gitOut(t, w.mirror, "fsck", "--connectivity-only", "--no-dangling")
+	}
+	if found[0] != found[1] {
+		r.Fatalf("the script says\n%s\nand the program\n%s", found[0], found[1])
+	}
+	return left
+}
+
+// The guest's own program and the script say the same of any workspace.
+func TestNativeCaptureIsTheScripts(t *testing.T) {
+	if program != native.Name {
+		t.Errorf("boxes do not have %s", program)
+	}
+	isolateGit(t)
+	if testing.Short() {
+		_ = flag.Set("rapid.checks", "3")
+	}
+	names := make([]string, 0, len(steps))
+	for name := range steps {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	rapid.Check(t, func(r *rapid.T) {
+		script := "base\n"
+		for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 4, rapid.ID).Draw(r, "steps") {
+			script += "(" + steps[name] + ") >/dev/null 2>&1 || true\n"
+		}
+		sameBothWays(t, r, newWorld(t, script))
+	})
+}
+
+// What is common is not left to the script, and what git would do otherwise than this program is.
+func TestNativeCaptureKnowsItsLimits(t *testing.T) {
+	isolateGit(t)
+	own := []string{
+		"rename", "delete", "delete staged", "delete in index", "modify", "same size", "staged and not", "mode", "mode staged", "unusual modes", "links", "link over file", "link over dir",
+		"dir over file", "file over dir", "binary", "empty", "large", "sparse", "odd names", "not UTF-8", "case pairs", "commit", "branch", "detached", "tags", "stash", "ignored", "old times", "own ignore",
+	}
+	for _, name := range own {
+		t.Run(name, func(t *testing.T) {
+			if left := sameBothWays(t, t, newWorld(t, "base\n"+steps[name]+" >/dev/null 2>&1")); left != "" {
+				t.Error(left)
+			}
+		})
+	}
+	for name, script := range map[string]string{
+		"filter":      `git config filter.x.clean 'sed s/a/b/'; echo '*.txt filter=x' >.gitattributes; echo a >>a.txt`,
+		"ident":       `echo '*.txt ident' >.git/info/attributes; echo '$Id: 1 $' >>a.txt`,
+		"line ends":   `echo '* text=auto' >.gitattributes; printf 'a\r\nb\r\n' >a.txt`,
+		"autocrlf":    `git config core.autocrlf true; printf 'a\r\nb\r\n' >a.txt`,
+		"no modes":    `git config core.fileMode false; chmod 755 a.txt`,
+		"no links":    `git config core.symlinks false; ln -s a.txt link; git add link; rm link; printf a.txt >link`,
+		"encoding":    `git config i18n.commitEncoding latin1; echo >>a.txt`,
+		"split index": `git update-index --split-index; echo >>a.txt`,
+		"unborn":      `git checkout -q --orphan fresh`,
+		"damaged":     `printf x >.git/index`,
+		"conflict":    steps["merge"], "rebase": steps["rebase"], "bisect": steps["bisect"], "hidden": steps["assume unchanged"], "skipped": steps["skip-worktree"],
+		"intent": steps["intent to add"], "sparse": steps["sparse checkout"], "nested": steps["nested"], "submodule": steps["submodule"], "worktree": steps["worktree"],
+		"unreadable name": `mkdir -p d/.GIT; echo x >d/.GIT/x`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if left := sameBothWays(t, t, newWorld(t, "base\n("+script+") >/dev/null 2>&1 || true")); !strings.Contains(left, "left to the script") {
+				t.Errorf("it was not left: %q", left)
+			}
+		})
+	}
+	if text := "base\necho '* text=auto' >.gitattributes; echo more >>a.txt"; sameBothWays(t, t, newWorld(t, text)) != "" {
+		t.Error("attributes that change nothing")
+	}
+}

@@ -1,0 +1,231 @@
+//go:build linux
+
+package capture
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"agentbox/agentbox/git/index"
+)
+
+// Name is the program name under which the guest agent does this. The first argument is a command that
+// does the same.
+const Name = "agentbox-capture"
+
+// errOther is why something is left to the script.
+var errOther = errors.New("this is left to the script")
+
+// other is errOther for a reason, which a test reads.
+func other(why string) error { return fmt.Errorf("%w: %s", errOther, why) }
+
+// Serve is the program: it works in its directory, as the script's environment asks for it. The
+// arguments are the command that does the same, which it becomes if this is not for it.
+func Serve() error {
+	err := Run(os.Stdin, os.Stdout, os.Getenv)
+	if !errors.Is(err, errOther) || len(os.Args) < 2 {
+		return err
+	}
+	program, err := exec.LookPath(os.Args[1])
+	if err == nil {
+		err = syscall.Exec(program, os.Args[1:], os.Environ())
+	}
+	return err
+}
+
+// run is one capture. It is used once, but read hashes files in several goroutines.
+type run struct {
+	root, git, temp string
+	asked           func(string) string // the script's environment
+
+	index     *index.Index
+	indexTime int64             // when it was written, in seconds
+	files     map[string]*file  // regular files and links of the work tree, without .git
+	converts  bool              // git would convert a file that has a carriage return
+	minimal   bool              // git compares sizes and times only
+	ctime     bool              // git compares when files changed, too
+	head      commit            // that is checked out
+	ref       string            // HEAD, or the branch that is checked out
+	staged    []byte            // of git diff-index
+	was       map[string]*entry // what HEAD has in place of what is staged; nil for nothing
+	now       []entry           // what the work tree is, sorted
+	changes   []change          // from HEAD to that, sorted
+	named     []named
+}
+
+// Run captures the workspace in the current directory. asked is the environment, as the script has it;
+// in has the host's answer. With an error that is errOther nothing was written.
+func Run(in io.Reader, out io.Writer, asked func(string) string) (err error) {
+	c := &run{asked: asked}
+	if c.root, err = os.Getwd(); err == nil {
+		c.root, err = filepath.EvalSymlinks(c.root)
+	}
+	if c.temp, err = os.MkdirTemp("", "agentbox-"); err != nil {
+		return other(err.Error())
+	}
+	defer os.RemoveAll(c.temp)
+	hungUp := make(chan os.Signal, 1)
+	defer close(hungUp)
+	signal.Notify(hungUp, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(hungUp)
+	go func() {
+		if _, open := <-hungUp; open {
+			os.RemoveAll(c.temp)
+			os.Exit(1)
+		}
+	}()
+	said, err := c.describe()
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(said); err != nil {
+		return err
+	}
+	return c.answer(in, out)
+}
+
+// describe looks at everything, and returns the lines of facts.
+func (c *run) describe() ([]byte, error) {
+	c.git = filepath.Join(c.root, ".git")
+	if err := errors.Join(c.checkGitDir(), c.prepareObjects()); err != nil {
+		return nil, err
+	}
+	untracked, err := c.ask()
+	if err == nil {
+		err = c.compare(untracked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tree, err := c.trees(c.now, c.dirty())
+	if err != nil {
+		return nil, err
+	}
+	top := c.head.id
+	if tree != c.head.tree {
+		if top, err = c.commit(tree, c.head.id, c.date(), "Uncommitted work of "+c.asked("ID")); err != nil {
+			return nil, err
+		}
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "format sha1\ntree %s %s %d %s .\n", top, c.head.id, min(len(c.changes), 1_000_000), c.ref)
+	if c.asked("LIST") != "" {
+		c.list(&out)
+	}
+	if c.asked("REST") != "" {
+		if err := c.rest(&out); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.refs(&out, top); err != nil {
+		return nil, err
+	}
+	out.WriteString("ready\n")
+	return out.Bytes(), nil
+}
+
+// prepareObjects makes the directory for new objects, which sees those of the repository.
+func (c *run) prepareObjects() error {
+	info := filepath.Join(c.temp, "objects", "info")
+	if err := os.MkdirAll(info, 0o700); err != nil {
+		return other(err.Error())
+	}
+	if err := os.WriteFile(filepath.Join(info, "alternates"), []byte(filepath.Join(c.git, "objects")+"\n"), 0o600); err != nil {
+		return other(err.Error())
+	}
+	return nil
+}
+
+// list writes the changes as git diff-tree names them.
+func (c *run) list(out *bytes.Buffer) {
+	for _, d := range c.changes[:min(len(c.changes), 200_000)] {
+		fmt.Fprintf(out, "change %06o %s %s\n", d.mode, d.id, quote(d.path))
+	}
+}
+
+// quote writes a path as git does (core.quotePath).
+func quote(path string) string {
+	var b strings.Builder
+	plain := true
+	for _, c := range []byte(path) {
+		i := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
+		switch {
+		case i >= 0:
+			b.WriteString(`\` + `abtnvfr"\`[i:i+1])
+		case c < ' ' || c >= 0x7f:
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+			continue
+		}
+		plain = false
+	}
+	if plain {
+		return path
+	}
+	return `"` + b.String() + `"`
+}
+
+// fewFaults has the C library keep what is freed: gVisor spends most of the time of git pack-objects on
+// giving memory and taking it back. The delta of a file is to its last version, beside which git sorts it.
+var fewFaults = []string{"MALLOC_MMAP_THRESHOLD_=268435456", "MALLOC_TRIM_THRESHOLD_=536870912", "MALLOC_TOP_PAD_=67108864"}
+
+// answer reads what the host wants, and sends it.
+func (c *run) answer(in io.Reader, out io.Writer) error {
+	var tips, has bytes.Buffer
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if id, ok := strings.CutPrefix(lines.Text(), "^"); ok {
+			fmt.Fprintf(&has, "%s^{commit}\n", id)
+		} else {
+			fmt.Fprintln(&tips, lines.Text())
+		}
+	}
+	if err := lines.Err(); err != nil || tips.Len() == 0 {
+		return err
+	}
+	there, err := c.run(&has, "cat-file", "--batch-check=^%(objectname)")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(there)) {
+		if !strings.Contains(line, " ") { // else it is missing
+			tips.WriteString(line)
+		}
+	}
+	if _, err := io.WriteString(out, "pack\n"); err != nil {
+		return err
+	}
+	pack := c.command("pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q", "--window=2", "--compression=1", "--threads=1")
+	pack.Env = append(pack.Env, fewFaults...)
+	pack.Stdin, pack.Stdout = &tips, out
+	return pack.Run()
+}
+
+// date is that of the commit of what is uncommitted: the same for the same workspace, if it was asked for.
+func (c *run) date() string {
+	if c.asked("SAME") != "" {
+		return c.head.date
+	}
+	return now()
+}
+
+// most is the number in a variable of the environment.
+func (c *run) most(name string, otherwise int) int {
+	n, err := strconv.Atoi(c.asked(name))
+	if err != nil {
+		return otherwise
+	}
+	return cmp.Or(n, otherwise)
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package capture
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// id is the name of an object.
+type id [sha1.Size]byte
+
+func (i id) String() string { return hex.EncodeToString(i[:]) }
+
+// entry is a file of a tree.
+type entry struct {
+	path string
+	mode uint32
+	id   id
+}
+
+// change is an entry of the work tree that HEAD does not have so, or one of mode 0 that HEAD has.
+type change = entry
+
+// commit is what HEAD names.
+type commit struct {
+	id, tree id
+	date     string // as in an object
+}
+
+var (
+	emptyBlob = sha1.Sum([]byte("blob 0\x00"))
+	emptyTree = id(sha1.Sum([]byte("tree 0\x00")))
+)
+
+// parseID reads a full name of an object.
+func parseID(text string) (out id, err error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(out) {
+		return out, other("an object " + text)
+	}
+	return id(b), nil
+}
+
+// object writes an object, uncompressed: git reads it once, to send it. Of a file that changes its size
+// meanwhile nothing is captured.
+func (c *run) object(kind string, size int64, content io.Reader) (id, error) {
+	f, err := os.CreateTemp(c.temp, "new-")
+	if err != nil {
+		return id{}, err
+	}
+	defer f.Close()
+	sum := sha1.New()
+	packed, _ := zlib.NewWriterLevel(f, zlib.NoCompression) // the level is one
+	both := io.MultiWriter(sum, packed)
+	fmt.Fprintf(both, "%s %d\x00", kind, size)
+	n, err := io.CopyBuffer(both, struct{ io.Reader }{io.LimitReader(content, size+1)}, make([]byte, min(size+1, 1<<18)))
+	if err == nil && n != size {
+		err = other("a file that is being written")
+	}
+	if err = errors.Join(err, packed.Close()); err != nil {
+		return id{}, err
+	}
+	name := id(sum.Sum(nil))
+	at := filepath.Join(c.temp, "objects", name.String()[:2], name.String()[2:])
+	err = os.Mkdir(filepath.Dir(at), 0o700)
+	if errors.Is(err, os.ErrExist) {
+		err = nil
+	}
+	return name, errors.Join(err, os.Rename(f.Name(), at))
+}
+
+// trees makes the trees of sorted files, and writes those of the directories that write names.
+func (c *run) trees(files []entry, write map[string]bool) (id, error) {
+	root, _, err := c.tree(files, "", write)
+	return root, err
+}
+
+// tree makes the tree of a directory, which is "" or ends with a slash, from the files that begin with it,
+// and returns how many these are.
+func (c *run) tree(files []entry, dir string, write map[string]bool) (name id, n int, err error) {
+	var b bytes.Buffer
+	for n < len(files) && strings.HasPrefix(files[n].path, dir) {
+		e := files[n]
+		base, _, within := strings.Cut(e.path[len(dir):], "/")
+		count := 1
+		if within {
+			e.mode = 0o40000
+			if e.id, count, err = c.tree(files[n:], dir+base+"/", write); err != nil {
+				return name, n, err
+			}
+		}
+		n += count
+		fmt.Fprintf(&b, "%o %s\x00%s", e.mode, base, e.id[:])
+	}
+	if write[dir] {
+		name, err = c.object("tree", int64(b.Len()), &b)
+		return name, n, err
+	}
+	sum := sha1.New()
+	fmt.Fprintf(sum, "tree %d\x00%s", b.Len(), b.Bytes())
+	return id(sum.Sum(nil)), n, nil
+}
+
+// dirty are the directories with changes: HEAD has the trees of all others.
+func (c *run) dirty() map[string]bool {
+	dirs := map[string]bool{"": true}
+	for _, d := range c.changes {
+		for dir := path.Dir(d.path); dir != "." && !dirs[dir+"/"]; dir = path.Dir(dir) {
+			dirs[dir+"/"] = true
+		}
+	}
+	return dirs
+}
+
+// commit writes a commit. Without a parent, that is zero.
+func (c *run) commit(tree, parent id, date, message string) (id, error) {
+	text := "tree " + tree.String() + "\n"
+	if parent != (id{}) {
+		text += "parent " + parent.String() + "\n"
+	}
+	who := "agentbox <agentbox@localhost> " + date + "\n"
+	text += "author " + who + "committer " + who + "\n" + message + "\n"
+	return c.object("commit", int64(len(text)), strings.NewReader(text))
+}
+
+func now() string { return strconv.FormatInt(time.Now().Unix(), 10) + " +0000" }
+
+// readCommit reads what git log says of HEAD.
+func (c *run) readCommit(text string) (err error) {
+	f := strings.Fields(text)
+	if len(f) != 3 {
+		return other("HEAD")
+	}
+	if c.head.id, err = parseID(f[0]); err == nil {
+		c.head.tree, err = parseID(f[1])
+	}
+	c.head.date = f[2] + " +0000"
+	return err
+}
+
+// readStaged reads ":OLD NEW OLDID NEWID STATUS", a zero byte and the path, for each.
+func (c *run) readStaged(text []byte) (err error) {
+	c.staged, c.was = text, map[string]*entry{}
+	all := fields(text)
+	for i := 0; i+1 < len(all) && err == nil; i += 2 {
+		f := strings.Fields(strings.TrimPrefix(all[i], ":"))
+		if len(f) != 5 || f[4] == "U" {
+			return other("a conflict")
+		}
+		mode, parseErr := strconv.ParseUint(f[0], 8, 32)
+		e := &entry{path: all[i+1], mode: uint32(mode)}
+		if e.id, err = parseID(f[2]); parseErr != nil {
+			err = other(f[0])
+		}
+		if c.was[e.path] = e; mode == 0 {
+			c.was[e.path] = nil
+		}
+	}
+	return err
+}
