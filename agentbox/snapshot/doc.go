@@ -6,7 +6,8 @@
 //
 // Not saved are ignored files outside of work trees and repositories, and the index where it differs
 // from the files. Kept.Missing lists what could not be read or sent, Unsaved what would be lost with the
-// box: both ask one script in the box (script.go) and drop what the checkout has (own.go).
+// box: both ask the box (script.go, or the same in one process, vmm/guest/capture) and drop what the
+// checkout has (own.go).
 //
 // Call Keep before the box is removed:
 //

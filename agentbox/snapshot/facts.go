@@ -24,6 +24,7 @@ type facts struct {
 	raw     []string
 	stays   map[string]string // by the path of a repository, why its objects cannot be sent
 	at      string            // the repository whose commits follow
+	files   string            // the tree of all files of the workspace
 	rest    string            // the commit with what else restores the workspace; "" for none
 	failed  string            // why git in the box failed; the other fields do not count then
 
@@ -128,6 +129,8 @@ func (f *facts) take(what, value string) error {
 		if why, path, _ := strings.Cut(value, " "); len(f.stays) < maxAlso {
 			f.stays[path] = why
 		}
+	case "files":
+		f.files = value
 	case "rest":
 		f.rest = value
 	case "failed":

@@ -57,6 +57,7 @@ adrift() {
 //	format FORMAT                 of the objects: sha1 or sha256
 //	tree TOP HEAD FILES REF PATH  a work tree. TOP is HEAD, or a commit on top of it with the FILES
 //	                              that are uncommitted. HEAD is - before the first commit
+//	files TREE                    all files of the workspace, staged or not
 //	change MODE BLOB PATH         one of those files; an all-zero mode marks a deleted one
 //	ref ID REF PATH               a commit that a ref of the repository at PATH names
 //	repository PATH               the commits that follow are of this one
@@ -217,6 +218,7 @@ changed() { # prints the tree, unless it is one of several and has nothing of it
 		) || { why=$(head -n 1 "$t/why"); return 1; }
 	fi
 	[ "$at" = . ] || [ "$top" != "$head" ] || return 0
+	[ "$at" != . ] || printf 'files %s\n' "$tree"
 	printf 'tree %s %s %s %s %s\n' "$top" "${head:--}" "${files:-0}" "$ref" "$at"
 	[ "$at" = . ] && [ -z "$LIST" ] || sed -n '1,200000 s/^:[0-9]* \([0-9]*\) [0-9a-f]* \([0-9a-f]*\) [A-Z]*	/change \1 \2 /p' "$t/changes"
 }

@@ -26,9 +26,6 @@ func Unsaved(ctx context.Context, g Guest, req Request, memory string) (Loss, er
 	} else {
 		k.req.Base = "" // what it began with is gone, too
 	}
-	if k.untouched(ctx) {
-		return Loss{}, nil
-	}
 	var f facts
 	cmd := k.question()
 	cmd.Env["LIST"] = "1"
@@ -40,6 +37,9 @@ func Unsaved(ctx context.Context, g Guest, req Request, memory string) (Loss, er
 	})
 	if err != nil {
 		return Loss{}, k.explain(ctx, err)
+	}
+	if k.unchanged(ctx, f) {
+		return Loss{}, nil
 	}
 	if f.failed != "" {
 		return Loss{Missing: append(f.missing, "what was done in the workspace: "+f.failed)}, nil

@@ -5,7 +5,6 @@ package capture
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"agentbox/agentbox/git/index"
 )
@@ -114,25 +114,27 @@ func (c *run) describe() ([]byte, error) {
 	}
 	top := c.head.id
 	if tree != c.head.tree {
-		if top, err = c.commit(tree, c.head.id, c.date(), "Uncommitted work of "+c.asked("ID")); err != nil {
+		date := c.head.date // the same for the same workspace
+		if c.asked("SAME") == "" {
+			date = strconv.FormatInt(time.Now().Unix(), 10) + " +0000"
+		}
+		if top, err = c.commit(tree, c.head.id, date, "Uncommitted work of "+c.asked("ID")); err != nil {
 			return nil, err
 		}
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "format sha1\ntree %s %s %d %s .\n", top, c.head.id, min(len(c.changes), 1_000_000), c.ref)
+	fmt.Fprintf(&out, "format sha1\nfiles %s\ntree %s %s %d %s .\n", tree, top, c.head.id, min(len(c.changes), 1_000_000), c.ref)
 	if c.asked("LIST") != "" {
-		c.list(&out)
+		err = c.list(&out)
 	}
-	if c.asked("REST") != "" {
-		if err := c.rest(&out); err != nil {
-			return nil, err
-		}
+	if err == nil && c.asked("REST") != "" {
+		err = c.rest(&out)
 	}
-	if err := c.refs(&out, top); err != nil {
-		return nil, err
+	if err == nil {
+		err = c.refs(&out, top)
 	}
 	out.WriteString("ready\n")
-	return out.Bytes(), nil
+	return out.Bytes(), err
 }
 
 // prepareObjects makes the directory for new objects, which sees those of the repository.
@@ -147,34 +149,15 @@ func (c *run) prepareObjects() error {
 	return nil
 }
 
-// list writes the changes as git diff-tree names them.
-func (c *run) list(out *bytes.Buffer) {
+// list writes the changes. Paths that git would quote are left to the script.
+func (c *run) list(out *bytes.Buffer) error {
 	for _, d := range c.changes[:min(len(c.changes), 200_000)] {
-		fmt.Fprintf(out, "change %06o %s %s\n", d.mode, d.id, quote(d.path))
-	}
-}
-
-// quote writes a path as git does (core.quotePath).
-func quote(path string) string {
-	var b strings.Builder
-	plain := true
-	for _, c := range []byte(path) {
-		i := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
-		switch {
-		case i >= 0:
-			b.WriteString(`\` + `abtnvfr"\`[i:i+1])
-		case c < ' ' || c >= 0x7f:
-			fmt.Fprintf(&b, `\%03o`, c)
-		default:
-			b.WriteByte(c)
-			continue
+		if strings.ContainsFunc(d.path, func(r rune) bool { return r < ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
+			return other("the name of a file")
 		}
-		plain = false
+		fmt.Fprintf(out, "change %06o %s %s\n", d.mode, d.id, d.path)
 	}
-	if plain {
-		return path
-	}
-	return `"` + b.String() + `"`
+	return nil
 }
 
 // fewFaults has the C library keep what is freed: gVisor spends most of the time of git pack-objects on
@@ -213,19 +196,10 @@ func (c *run) answer(in io.Reader, out io.Writer) error {
 	return pack.Run()
 }
 
-// date is that of the commit of what is uncommitted: the same for the same workspace, if it was asked for.
-func (c *run) date() string {
-	if c.asked("SAME") != "" {
-		return c.head.date
+// number is the one in a variable of the environment.
+func (c *run) number(name string, otherwise int) int {
+	if n, err := strconv.Atoi(c.asked(name)); err == nil {
+		return n
 	}
-	return now()
-}
-
-// most is the number in a variable of the environment.
-func (c *run) most(name string, otherwise int) int {
-	n, err := strconv.Atoi(c.asked(name))
-	if err != nil {
-		return otherwise
-	}
-	return cmp.Or(n, otherwise)
+	return otherwise
 }

@@ -40,7 +40,7 @@ const modeLink = 0o120000
 // names that git refuses, and files that are too large.
 func (c *run) walk() error {
 	c.files = map[string]*file{}
-	large := int64(c.most("LARGE", 1<<30)) << 10
+	large := int64(c.number("LARGE", 1<<30)) << 10
 	return filepath.WalkDir(c.root, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil

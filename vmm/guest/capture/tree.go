@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // id is the name of an object.
@@ -134,8 +133,6 @@ func (c *run) commit(tree, parent id, date, message string) (id, error) {
 	text += "author " + who + "committer " + who + "\n" + message + "\n"
 	return c.object("commit", int64(len(text)), strings.NewReader(text))
 }
-
-func now() string { return strconv.FormatInt(time.Now().Unix(), 10) + " +0000" }
 
 // readCommit reads what git log says of HEAD.
 func (c *run) readCommit(text string) (err error) {
