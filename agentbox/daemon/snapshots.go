@@ -184,7 +184,7 @@ func (s snapshots) write(ctx context.Context, req api.SnapshotInto, _ agentbox.P
 	if _, err := os.Lstat(req.Into); err == nil || !filepath.IsAbs(req.Into) {
 		return api.None{}, agentbox.Errorf(agentbox.Conflict, "%s is there already", req.Into).WithHint("name a directory that does not exist")
 	}
-	if err := snapshot.Checkout(ctx, kept.Plain(), one.Document.Branch, req.Into); err != nil {
+	if err := snapshot.Checkout(ctx, kept.Plain(), one.Document.Branch, req.Into, ""); err != nil {
 		return api.None{}, errors.Join(err, os.RemoveAll(req.Into))
 	}
 	return api.None{}, nil

@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"io"
+	"path/filepath"
 	"strings"
 )
 
@@ -82,6 +83,18 @@ func packAll(ctx context.Context, r Repository, w io.Writer, commits []string, p
 		option = "--missing=allow-any"
 	}
 	return pack(ctx, r, w, append(excluded(known), commits...), append(options, "--revs", option)...)
+}
+
+// PackInto puts a pack like that of PackLocal, which needs no other, and its index into the directory of a
+// repository of this machine. Of no objects there is none. What has to be packed anew is not compressed.
+func PackInto(ctx context.Context, r Repository, dir string, commits []string, present bool, known ...string) error {
+	args := []string{"pack-objects", "--revs", "--delta-base-offset", "-q", "--window=0", "--compression=0", "--non-empty"}
+	if present {
+		args = append(args, "--missing=allow-any")
+	}
+	list := strings.Join(append(excluded(known), commits...), "\n") + "\n"
+	_, _, err := r.Run(ctx, Call{Args: append(args, filepath.Join(dir, "pack")), Stdin: strings.NewReader(list), Stdout: io.Discard})
+	return err
 }
 
 // PackObjects writes a pack of the named objects, which the repository has.

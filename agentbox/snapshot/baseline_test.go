@@ -174,7 +174,7 @@ func TestBeginning(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := filepath.Join(t.TempDir(), "out")
-		if err := Checkout(t.Context(), kept, "main", dir); err != nil {
+		if err := Checkout(t.Context(), kept, "main", dir, ""); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := gitOut(t, dir, "status", "--porcelain"), gitOut(t, w.repo, "status", "--porcelain"); got != want || kept.Head != gitOut(t, dir, "rev-parse", "HEAD") {

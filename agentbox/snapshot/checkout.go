@@ -26,14 +26,15 @@ const maxTree = 64 << 30
 // if that is "": its commits are the branch, and what was uncommitted is uncommitted there. Where
 // the box told more than that (Kept.Rest), the index, an interrupted operation, modes, times and
 // ignored artifacts are as they were; otherwise files have git's modes and the time of the commit
-// that was checked out, so that the same work is the same checkout. Other branches and nested
+// that the box began with, so that the same work is the same checkout. Other branches and nested
 // repositories are there, too. No git writes the files, so no filter runs and no link is followed:
-// a file that git keeps in another form, as Git LFS does, has that form.
-func Checkout(ctx context.Context, kept Kept, branch, dir string) error {
-	return mirror{kept.Mirror}.checkout(ctx, kept, branch, dir)
+// a file that git keeps in another form, as Git LFS does, has that form. Files that another such
+// checkout, like, has are hard links to those, and are not to be changed in place; "" is none.
+func Checkout(ctx context.Context, kept Kept, branch, dir, like string) error {
+	return mirror{kept.Mirror}.checkout(ctx, kept, branch, dir, like)
 }
 
-func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir string) error {
+func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir, like string) error {
 	head, whole, last, err := m.states(ctx, kept)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir string) err
 			return err
 		}
 	}
-	if err := m.copyHistory(ctx, to, tips); err != nil {
+	if err := m.copyHistory(ctx, to, kept.Base, tips); err != nil {
 		return err
 	}
 	if head != "" {
@@ -75,12 +76,17 @@ func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir string) err
 			return mirrorError(err)
 		}
 	}
-	err = m.writeFiles(ctx, trees, dir, m.timeOf(ctx, cmp.Or(head, whole)))
+	w := treeWriter{at: m.timeOf(ctx, cmp.Or(kept.Base, head, whole)), like: openLike(like, left)}
+	defer w.like.close()
+	err = m.writeFiles(ctx, trees, dir, &w)
 	if err == nil {
 		err = m.restoreRefs(ctx, kept.OtherRefs, to, dir)
 	}
 	if err == nil && last != "" {
 		err = m.apply(ctx, left, last, to, dir)
+	}
+	if err == nil && head != "" {
+		err = w.fillIndex(to.dir, dir)
 	}
 	return err
 }
@@ -119,8 +125,8 @@ func (m mirror) states(ctx context.Context, kept Kept) (head, whole, last string
 	return head, whole, last, mirrorError(err)
 }
 
-// copyHistory copies commits with their history, and the ends of a shallow one.
-func (m mirror) copyHistory(ctx context.Context, to mirror, tips []string) error {
+// copyHistory copies commits with their history, and the ends of a shallow one. That of base is shared.
+func (m mirror) copyHistory(ctx context.Context, to mirror, base string, tips []string) error {
 	present := exists(filepath.Join(m.dir, promised))
 	shallow, err := os.ReadFile(filepath.Join(m.dir, "shallow"))
 	if err == nil {
@@ -129,8 +135,12 @@ func (m mirror) copyHistory(ctx context.Context, to mirror, tips []string) error
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return mirrorError(err)
 	}
-	if err := to.index(ctx, func(ctx context.Context, w io.Writer) error { return git.PackLocal(ctx, m, w, tips, present) }); err != nil || len(shallow) == 0 {
-		return err
+	packs := filepath.Join(to.dir, "objects", "pack")
+	if present || !m.linkHistory(ctx, base, packs) {
+		base = ""
+	}
+	if err := git.PackInto(ctx, m, packs, tips, present, base); err != nil || len(shallow) == 0 {
+		return mirrorError(err)
 	}
 	// git refuses to work with a line whose commit is not there.
 	var kept strings.Builder
@@ -146,7 +156,7 @@ func (m mirror) copyHistory(ctx context.Context, to mirror, tips []string) error
 
 // writeFiles writes the files of trees into dir. Links come last, so that nothing is written through
 // one.
-func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, at time.Time) error {
+func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, w *treeWriter) error {
 	var out []byte
 	for _, tree := range trees {
 		list, _, err := m.Run(ctx, git.Call{Args: []string{"ls-tree", "-r", "-z", "--full-tree", tree}})
@@ -160,7 +170,7 @@ func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, at t
 		return err
 	}
 	defer root.Close()
-	w := &treeWriter{root: root, left: maxTree, at: at}
+	w.root, w.left, w.ids = root, maxTree, map[string]string{}
 	var ids strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		facts, name, ok := strings.Cut(line, "\t")
@@ -175,6 +185,10 @@ func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, at t
 			if err := root.MkdirAll(name, 0o755); err != nil {
 				return err
 			}
+			continue
+		}
+		w.ids[name] = f[2]
+		if w.like.link(root, dir, name, f[0], f[2], w.at) {
 			continue
 		}
 		w.names, w.modes = append(w.names, name), append(w.modes, f[0])
@@ -201,6 +215,8 @@ type treeWriter struct {
 	links        map[string]string
 	left         int64 // bytes that may still be written
 	at           time.Time
+	ids          map[string]string // the blobs of all files
+	like         *likeTree
 }
 
 func (w *treeWriter) write(ctx context.Context, r io.Reader) error {

@@ -28,7 +28,7 @@ func TestCheckoutIsWhatTheBoxHad(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := filepath.Join(w.dir, "made")
-			if err := Checkout(t.Context(), kept, "agentbox/t-1", dir); err != nil {
+			if err := Checkout(t.Context(), kept, "agentbox/t-1", dir, ""); err != nil {
 				t.Fatal(err)
 			}
 			same := exec.Command("sh", "-c", `diff -r --no-dereference -x .git box made && test "$(cd box; git log --format=%H)" = "$(cd made; git log --format=%H)" &&
@@ -84,7 +84,7 @@ func TestCheckoutStaysInside(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept.Commit, kept.Files, kept.Ref = strings.TrimSpace(commit), 0, "refs/none"
-		if err := Checkout(t.Context(), kept, "b", filepath.Join(w.dir, "made"+name)); err == nil {
+		if err := Checkout(t.Context(), kept, "b", filepath.Join(w.dir, "made"+name), ""); err == nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if exists("/tmp/agentbox-escaped") {

@@ -208,7 +208,7 @@ func (d Document) Receive(ctx context.Context, dir string, history, work io.Read
 		}
 	}
 	if history != nil {
-		if err := m.receivePack(ctx, history, maxTree, d.Partial, []string{d.Base}); err != nil {
+		if err := m.receiveHistory(ctx, history, d); err != nil {
 			return err
 		}
 		if err := m.setRefs(ctx, map[string]string{basesRef + d.Base: d.Base}); err != nil {

@@ -83,7 +83,7 @@ func TestSnapshotTravels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Checkout(t.Context(), got.Kept(there), got.Branch, filepath.Join(w.dir, "made")); err != nil {
+			if err := Checkout(t.Context(), got.Kept(there), got.Branch, filepath.Join(w.dir, "made"), ""); err != nil {
 				t.Fatal(err)
 			}
 			same := exec.Command("bash", "-c", `diff -r --no-dereference -x .git box made && diff <(cd box; git status --porcelain=v2 -uall; find . -name .git -prune -o -type f -printf '%m %p\n' | sort) <(cd made; git status --porcelain=v2 -uall; find . -name .git -prune -o -type f -printf '%m %p\n' | sort)`)

@@ -166,6 +166,11 @@ const fsckOptions = "--strict=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=i
 // tips are full hex. With partial, blobs and trees may be absent: the work is of a partial clone, where
 // git gets them when it needs them. Errors: NoSpace beyond limit, Corrupt for a pack that git refuses.
 func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, partial bool, tips []string) error {
+	return m.receive(ctx, pack, limit, partial, tips, func(string) {})
+}
+
+// receive is receivePack, and shows the directory of a pack that was accepted before it is in the mirror.
+func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partial bool, tips []string, show func(dir string)) error {
 	// Inside the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
 	if err != nil {
@@ -174,7 +179,7 @@ func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, pa
 	defer os.RemoveAll(quarantine)
 	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
-		Args: []string{"index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
+		Args: []string{"-c", "core.compression=1", "index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
 		return packError(err, limit)
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
@@ -187,6 +192,7 @@ func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, pa
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: args}); err != nil {
 		return packError(err, limit)
 	}
+	show(filepath.Join(quarantine, "pack"))
 	return m.movePacks(filepath.Join(quarantine, "pack"))
 }
 

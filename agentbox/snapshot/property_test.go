@@ -112,11 +112,19 @@ func restoreAfter(t *testing.T, r rapid.TB, done []string) {
 	w := newWorld(t, script)
 	d, _ := documentOf(t, w)
 	dir := filepath.Join(w.dir, "restored")
-	if err := Checkout(t.Context(), d.Kept(w.mirror), d.Branch, dir); err != nil {
+	if err := Checkout(t.Context(), d.Kept(w.mirror), d.Branch, dir, ""); err != nil {
 		r.Fatal(err)
 	}
-	if got, want := observe(r, dir), observe(r, w.box); got != want {
-		r.Fatalf("after %q:\n%s", done, difference(got, want))
+	// A second one shares files with the first, which stays as it is.
+	shared := filepath.Join(w.dir, "shared")
+	if err := Checkout(t.Context(), d.Kept(w.mirror), d.Branch, shared, dir); err != nil {
+		r.Fatal(err)
+	}
+	want := observe(r, w.box)
+	for _, made := range []string{dir, shared} {
+		if got := observe(r, made); got != want {
+			r.Fatalf("%s after %q:\n%s", filepath.Base(made), done, difference(got, want))
+		}
 	}
 }
 

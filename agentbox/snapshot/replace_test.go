@@ -16,7 +16,7 @@ import (
 func entered(t *testing.T, w world, from Document, script string) (dir string, to Document) {
 	t.Helper()
 	dir = filepath.Join(w.dir, "entered")
-	if err := Checkout(t.Context(), from.Kept(w.mirror), from.Branch, dir); err != nil {
+	if err := Checkout(t.Context(), from.Kept(w.mirror), from.Branch, dir, ""); err != nil {
 		t.Fatal(err)
 	}
 	sh(t, dir, "git config user.name o; git config user.email o@example.com; "+script)

@@ -248,7 +248,7 @@ func (m mirror) writeState(ctx context.Context, tree, gitDir string) error {
 	if err := m.checkState(ctx, tree); err != nil {
 		return err
 	}
-	return m.writeFiles(ctx, []string{tree}, gitDir, time.Unix(0, 0))
+	return m.writeFiles(ctx, []string{tree}, gitDir, &treeWriter{at: time.Unix(0, 0)})
 }
 
 // checkState refuses a tree that has more than the files of an interrupted operation.
@@ -367,5 +367,5 @@ func (m mirror) restoreNested(ctx context.Context, all []Branch, at, dir string)
 			kept.OtherRefs = append(kept.OtherRefs, b)
 		}
 	}
-	return m.checkout(ctx, kept, branch, filepath.Join(dir, filepath.FromSlash(at)))
+	return m.checkout(ctx, kept, branch, filepath.Join(dir, filepath.FromSlash(at)), "")
 }

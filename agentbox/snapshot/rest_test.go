@@ -38,7 +38,7 @@ func TestCheckoutRestoresExactly(t *testing.T) {
 			if err != nil || again.Rest != kept.Rest {
 				t.Errorf("the rest of the same workspace is another: %v", err)
 			}
-			if err := Checkout(t.Context(), kept, kept.Branch, filepath.Join(w.dir, "made")); err != nil {
+			if err := Checkout(t.Context(), kept, kept.Branch, filepath.Join(w.dir, "made"), ""); err != nil {
 				t.Fatal(err)
 			}
 			same := exec.Command("bash", "-c", `rm -f box/out/no
@@ -101,7 +101,7 @@ func TestPlainCheckout(t *testing.T) {
 	d, _ := documentOf(t, w)
 	exact, plain := filepath.Join(w.dir, "exact"), filepath.Join(w.dir, "plain")
 	for dir, kept := range map[string]Kept{exact: d.Kept(w.mirror), plain: d.Kept(w.mirror).Plain()} {
-		if err := Checkout(t.Context(), kept, d.Branch, dir); err != nil {
+		if err := Checkout(t.Context(), kept, d.Branch, dir, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

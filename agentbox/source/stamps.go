@@ -52,6 +52,17 @@ func (p *previous) unchanged(path string, now durable.Identity) (entry, bool) {
 	return e, s != stamp{} && s == stamp{now.Inode, now.Changed} && (e.Time == 0 || e.Time == now.MTime) && size == now.Size
 }
 
+// shared returns the entry of a file that is a link to the one of the same name in p.
+func (p *previous) shared(file, path string) (entry, bool) {
+	i, ok := p.at[path]
+	if !ok || p.Entries[i].Kind != kindFile {
+		return entry{}, false
+	}
+	now, err := os.Lstat(file)
+	before, beforeErr := os.Lstat(filepath.Join(p.tree, filepath.FromSlash(path)))
+	return p.Entries[i], err == nil && beforeErr == nil && os.SameFile(now, before)
+}
+
 // stampFile is the file with the stamps of the checkout at root: its source's digest, and one line
 // for each entry of the manifest, "INODE CTIME" or empty.
 func (s *Store) stampFile(root string) string {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ const (
 	manifestFile = "manifest"
 	notesFile    = "notes"
 	treeDir      = "tree"
+	madeFile     = "made" // of a source that Make made: its project
 	stampDir     = "stamps"
 	newPrefix    = ".new-"
 )
@@ -143,8 +145,11 @@ func (s *Store) adopt(dir string, m *manifest, text []byte, d agentbox.Digest, n
 }
 
 // Make makes a source of a checkout that write writes into a directory, which does not exist. It must
-// be like one that workspace.Stage made. The source stays until release is called.
-func (s *Store) Make(ctx context.Context, project string, write func(dir string) error) (c Captured, release func(), err error) {
+// be like one that workspace.Stage made. like is an earlier one of the project, or "": files that write
+// makes hard links to those of like are not read again. The source stays until release is called.
+func (s *Store) Make(ctx context.Context, project string, write func(dir, like string) error) (c Captured, release func(), err error) {
+	before, let := s.lastMade(project)
+	defer let()
 	dir, err := os.MkdirTemp(s.Dir, newPrefix)
 	if err != nil {
 		return c, nil, agentbox.MarkNoSpace(err)
@@ -152,7 +157,7 @@ func (s *Store) Make(ctx context.Context, project string, write func(dir string)
 	defer os.RemoveAll(dir)
 	made := &manifest{Project: project}
 	tree := filepath.Join(dir, treeDir)
-	err = write(tree)
+	err = write(tree, before.tree)
 	if err == nil {
 		err = filepath.WalkDir(tree, func(file string, _ fs.DirEntry, err error) error {
 			if err != nil {
@@ -162,7 +167,10 @@ func (s *Store) Make(ctx context.Context, project string, write func(dir string)
 			if err != nil {
 				return err
 			}
-			e, err := describe(file, filepath.ToSlash(name))
+			e, same := before.shared(file, filepath.ToSlash(name))
+			if !same {
+				e, err = describe(file, filepath.ToSlash(name))
+			}
 			made.Entries = append(made.Entries, e)
 			return err
 		})
@@ -177,10 +185,37 @@ func (s *Store) Make(ctx context.Context, project string, write func(dir string)
 		return c, nil, err
 	}
 	defer s.hold(d)()
+	if err := os.WriteFile(filepath.Join(dir, madeFile), []byte(project), 0o600); err != nil {
+		return c, nil, agentbox.MarkNoSpace(err)
+	}
 	if err := s.adopt(dir, made, text, d, nil); err != nil {
 		return c, nil, err
 	}
 	return s.Open(ctx, d)
+}
+
+// lastMade is the source of a project that was made and used last, which stays until release; empty for
+// none.
+func (s *Store) lastMade(project string) (p previous, release func()) {
+	all, _ := s.Unneeded(nil) // what cannot be listed is made anew
+	slices.SortFunc(all, func(x, y Unneeded) int { return y.Used.Compare(x.Used) })
+	for _, u := range all {
+		if of, err := os.ReadFile(filepath.Join(u.Dir, madeFile)); err != nil || string(of) != project {
+			continue
+		}
+		release = s.hold(u.Digest)
+		m, err := s.readManifest(u.Digest)
+		if err != nil {
+			release()
+			break
+		}
+		p = previous{digest: u.Digest, tree: s.tree(u.Digest), manifest: m, at: map[string]int{}}
+		for i, e := range m.Entries {
+			p.at[e.Path] = i
+		}
+		return p, release
+	}
+	return p, func() {}
 }
 
 // Unneeded is a source that nobody needs.
