@@ -107,13 +107,13 @@ func (s sources) checkout(ctx context.Context, kept snapshot.Kept, projectName, 
 		if err := snapshot.Checkout(ctx, kept, branch, dir, like); err != nil {
 			return err
 		}
-		return copyAuthor(ctx, author, dir)
+		return configure(ctx, author, dir)
 	})
 }
 
-// copyAuthor gives a checkout the name and address with which commits are made in another one, or, if
-// that is gone, by this machine's user.
-func copyAuthor(ctx context.Context, from, to string) error {
+// configure gives a checkout what boxes have in their git's configuration, and the name and address with
+// which commits are made in another one, or, if that is gone, by this machine's user.
+func configure(ctx context.Context, from, to string) error {
 	repo, err := workspace.Describe(ctx, from)
 	if err != nil {
 		repo, err = workspace.Describe(ctx, to)
@@ -121,8 +121,8 @@ func copyAuthor(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	author, err := workspace.Author(ctx, repo)
-	for _, s := range author {
+	settings, err := workspace.Settings(ctx, repo)
+	for _, s := range settings {
 		if err == nil {
 			_, _, err = git.Run(ctx, git.Call{Dir: to, Args: []string{"config", "--file", filepath.Join(to, ".git", "config"), s.Key, s.Value}})
 		}

@@ -65,8 +65,8 @@ func TestSendSource(t *testing.T) {
 	}
 }
 
-// Who goes on commits as whoever began.
-func TestCopyAuthor(t *testing.T) {
+// Who goes on commits as whoever began, and its git works as in any box.
+func TestConfigure(t *testing.T) {
 	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "none"))
 	from, to, other := t.TempDir(), t.TempDir(), t.TempDir()
 	for _, dir := range []string{from, to, other} {
@@ -77,18 +77,23 @@ func TestCopyAuthor(t *testing.T) {
 	if out, err := exec.Command("git", "-C", from, "config", "user.email", "a@b.example").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := copyAuthor(t.Context(), from, to); err != nil {
+	if err := configure(t.Context(), from, to); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("git", "-C", to, "config", "--local", "user.email").Output(); err != nil || string(out) != "a@b.example\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+	for key, want := range map[string]string{"core.checkstat": "minimal", "core.trustctime": "false", "receive.denycurrentbranch": "updateInstead"} {
+		if out, err := exec.Command("git", "-C", to, "config", "--local", key).Output(); err != nil || string(out) != want+"\n" {
+			t.Errorf("%s is %q, %v", key, out, err)
+		}
 	}
 	if out, err := exec.Command("git", "-C", to, "config", "--local", "user.name").Output(); err == nil {
 		t.Errorf("a name that nobody has: %q", out)
 	}
 	// No checkout is there any more, but this machine's user.
 	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(from, ".git", "config"))
-	if err := copyAuthor(t.Context(), filepath.Join(from, "gone"), other); err != nil {
+	if err := configure(t.Context(), filepath.Join(from, "gone"), other); err != nil {
 		t.Error(err)
 	}
 	if out, err := exec.Command("git", "config", "--file", filepath.Join(other, ".git", "config"), "user.email").Output(); err != nil || string(out) != "a@b.example\n" {

@@ -155,11 +155,13 @@ func carriedSettings(ctx context.Context, repo Repo) ([]git.Setting, error) {
 	return settings, nil
 }
 
-// Author returns the name and address with which commits are made in a checkout: its own, else the
-// user's. What nobody has set is missing.
-func Author(ctx context.Context, repo Repo) ([]git.Setting, error) {
-	all, err := carriedSettings(ctx, repo)
-	return slices.DeleteFunc(missing(all, nil), func(s git.Setting) bool { return !strings.HasPrefix(s.Key, "user.") }), err
+// Settings returns what a copy that is no copy of a checkout's configuration needs: what every copy has,
+// and the name and address with which commits are made in a checkout, its own, else the user's. What
+// nobody has set is missing.
+func Settings(ctx context.Context, author Repo) ([]git.Setting, error) {
+	all, err := carriedSettings(ctx, author)
+	who := slices.DeleteFunc(missing(all, nil), func(s git.Setting) bool { return !strings.HasPrefix(s.Key, "user.") })
+	return slices.Concat(fixed, who), err
 }
 
 // missing returns the settings whose keys are not in have. If a key occurs several times, the
