@@ -17,7 +17,7 @@ import (
 	"agentbox/vmm/guest/capture"
 )
 
-// main is one of seven programs. Under the name of a server it serves one SSH subsystem on its
+// main is one of several programs. Under the name of a server it serves one SSH subsystem on its
 // standard files, as a process of the user, or becomes a service in its own root; the agent starts
 // itself for that, since an image may have no such program. As process 1 it is the agent of a virtual
 // machine or, with an argument of vmm/gvisor or vmm/container, of a sandbox or a container, or what
