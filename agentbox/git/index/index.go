@@ -140,20 +140,20 @@ func skipExtensions(b []byte) error {
 }
 
 // SetStat has the index say that a file was as in its entry when it had a size and a time.
-func (x *Index) SetStat(i int, size uint32, mtime Time) {
-	b := x.text[x.Entries[i].at:]
+func (ix *Index) SetStat(i int, size uint32, mtime Time) {
+	b := ix.text[ix.Entries[i].at:]
 	clear(b[:24])
 	clear(b[28:36]) // its owner
 	binary.BigEndian.PutUint32(b[8:], mtime.Sec)
 	binary.BigEndian.PutUint32(b[12:], mtime.Nsec)
 	binary.BigEndian.PutUint32(b[36:], size)
-	x.Entries[i].Size, x.Entries[i].MTime, x.Entries[i].CTime, x.Entries[i].Inode = size, mtime, Time{}, 0
+	ix.Entries[i].Size, ix.Entries[i].MTime, ix.Entries[i].CTime, ix.Entries[i].Inode = size, mtime, Time{}, 0
 }
 
 // Bytes is the index as a file.
-func (x *Index) Bytes() []byte {
-	end := len(x.text) - sha1.Size
-	sum := sha1.Sum(x.text[:end])
-	copy(x.text[end:], sum[:])
-	return x.text
+func (ix *Index) Bytes() []byte {
+	end := len(ix.text) - sha1.Size
+	sum := sha1.Sum(ix.text[:end])
+	copy(ix.text[end:], sum[:])
+	return ix.text
 }

@@ -89,17 +89,17 @@ func EnterContainer() error {
 
 // enter makes the service's root the root of this process. The image may have links anywhere, so
 // what is mounted there is opened before, and its place is looked up after.
-func (c entry) enter() error {
-	if _, err := os.Stat(c.Root); err != nil {
+func (e entry) enter() error {
+	if _, err := os.Stat(e.Root); err != nil {
 		return err
 	}
 	for _, dir := range []string{"/proc", "/sys", "/dev"} { // the first serves the other mounts
-		if err := (mount{dir, path.Join(c.Root, dir), "", syscall.MS_BIND | syscall.MS_REC, ""}).do(); err != nil {
+		if err := (mount{dir, path.Join(e.Root, dir), "", syscall.MS_BIND | syscall.MS_REC, ""}).do(); err != nil {
 			return err
 		}
 	}
 	var sources []int
-	for _, m := range c.In.Mounts {
+	for _, m := range e.In.Mounts {
 		if m.From == "" {
 			sources = append(sources, -1)
 			continue
@@ -115,8 +115,8 @@ func (c entry) enter() error {
 		text, _ := os.ReadFile(name) // a box without a network has none
 		texts[name] = string(text)
 	}
-	if err := errors.Join(syscall.Chroot(c.Root), os.Chdir("/")); err != nil {
-		return fmt.Errorf("%s: %w", c.Root, err)
+	if err := errors.Join(syscall.Chroot(e.Root), os.Chdir("/")); err != nil {
+		return fmt.Errorf("%s: %w", e.Root, err)
 	}
 	for name, text := range texts {
 		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
@@ -126,7 +126,7 @@ func (c entry) enter() error {
 			return err
 		}
 	}
-	for i, m := range c.In.Mounts {
+	for i, m := range e.In.Mounts {
 		if err := mountOpen(sources[i], m); err != nil {
 			return err
 		}

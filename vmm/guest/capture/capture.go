@@ -44,8 +44,8 @@ func Serve() error {
 	return err
 }
 
-// run is one capture. It is used once, but read hashes files in several goroutines.
-type run struct {
+// capture is one run. It is used once, but read hashes files in several goroutines.
+type capture struct {
 	root, git, temp string
 	asked           func(string) string // the script's environment
 
@@ -67,7 +67,7 @@ type run struct {
 // Run captures the workspace in the current directory. asked is the environment, as the script has it;
 // in has the host's answer. With an error that is errOther nothing was written.
 func Run(in io.Reader, out io.Writer, asked func(string) string) (err error) {
-	c := &run{asked: asked}
+	c := &capture{asked: asked}
 	if c.root, err = os.Getwd(); err == nil {
 		c.root, err = filepath.EvalSymlinks(c.root)
 	}
@@ -96,7 +96,7 @@ func Run(in io.Reader, out io.Writer, asked func(string) string) (err error) {
 }
 
 // describe looks at everything, and returns the lines of facts.
-func (c *run) describe() ([]byte, error) {
+func (c *capture) describe() ([]byte, error) {
 	c.git = filepath.Join(c.root, ".git")
 	if err := errors.Join(c.checkGitDir(), c.prepareObjects()); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (c *run) describe() ([]byte, error) {
 }
 
 // prepareObjects makes the directory for new objects, which sees those of the repository.
-func (c *run) prepareObjects() error {
+func (c *capture) prepareObjects() error {
 	info := filepath.Join(c.temp, "objects", "info")
 	if err := os.MkdirAll(info, 0o700); err != nil {
 		return other(err.Error())
@@ -150,7 +150,7 @@ func (c *run) prepareObjects() error {
 }
 
 // list writes the changes. Paths that git would quote are left to the script.
-func (c *run) list(out *bytes.Buffer) error {
+func (c *capture) list(out *bytes.Buffer) error {
 	for _, d := range c.changes[:min(len(c.changes), 200_000)] {
 		if strings.ContainsFunc(d.path, func(r rune) bool { return r < ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
 			return other("the name of a file")
@@ -165,7 +165,7 @@ func (c *run) list(out *bytes.Buffer) error {
 var fewFaults = []string{"MALLOC_MMAP_THRESHOLD_=268435456", "MALLOC_TRIM_THRESHOLD_=536870912", "MALLOC_TOP_PAD_=67108864"}
 
 // answer reads what the host wants, and sends it.
-func (c *run) answer(in io.Reader, out io.Writer) error {
+func (c *capture) answer(in io.Reader, out io.Writer) error {
 	var tips, has bytes.Buffer
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -197,7 +197,7 @@ func (c *run) answer(in io.Reader, out io.Writer) error {
 }
 
 // number is the one in a variable of the environment.
-func (c *run) number(name string, otherwise int) int {
+func (c *capture) number(name string, otherwise int) int {
 	if n, err := strconv.Atoi(c.asked(name)); err == nil {
 		return n
 	}

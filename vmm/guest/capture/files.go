@@ -38,7 +38,7 @@ const modeLink = 0o120000
 
 // walk lists the files of the work tree, ignored ones too. It refuses what may be another repository,
 // names that git refuses, and files that are too large.
-func (c *run) walk() error {
+func (c *capture) walk() error {
 	c.files = map[string]*file{}
 	large := int64(c.number("LARGE", 1<<30)) << 10
 	return filepath.WalkDir(c.root, func(name string, d fs.DirEntry, err error) error {
@@ -94,7 +94,7 @@ func isRepository(dir string) bool {
 }
 
 // readIndex reads the index, and what takes more than its entries to tell is left to the script.
-func (c *run) readIndex() error {
+func (c *capture) readIndex() error {
 	name := filepath.Join(c.git, "index")
 	info, err := os.Stat(name)
 	var text []byte
@@ -117,7 +117,7 @@ func (c *run) readIndex() error {
 }
 
 // unchanged tells whether a file is the one of an entry, without a look into it (see doc.go).
-func (c *run) unchanged(e *index.Entry, f *file) bool {
+func (c *capture) unchanged(e *index.Entry, f *file) bool {
 	same := func(at index.Time, t syscall.Timespec) bool {
 		return at.Sec == uint32(t.Sec) && at.Nsec == uint32(t.Nsec)
 	}
@@ -127,7 +127,7 @@ func (c *run) unchanged(e *index.Entry, f *file) bool {
 }
 
 // compare finds what the work tree is, and how that differs from HEAD.
-func (c *run) compare(untracked []string) error {
+func (c *capture) compare(untracked []string) error {
 	all := make([]entry, 0, len(c.index.Entries)+len(untracked))
 	var unread []int // the places of what has to be read
 	for i := range c.index.Entries {
@@ -156,7 +156,7 @@ func (c *run) compare(untracked []string) error {
 }
 
 // read hashes files. The mode of one that is not there any more becomes 0.
-func (c *run) read(all []entry, places []int) error {
+func (c *capture) read(all []entry, places []int) error {
 	next := make(chan int)
 	failed := make([]error, runtime.NumCPU())
 	var workers sync.WaitGroup
@@ -177,7 +177,7 @@ func (c *run) read(all []entry, places []int) error {
 	return errors.Join(failed...)
 }
 
-func (c *run) readOne(e *entry) error {
+func (c *capture) readOne(e *entry) error {
 	name := filepath.Join(c.root, e.path)
 	if e.mode == modeLink {
 		target, err := os.Readlink(name)
@@ -201,7 +201,7 @@ func (c *run) readOne(e *entry) error {
 }
 
 // gone makes an entry of a file that is not there any more one of none.
-func (c *run) gone(e *entry, err error) error {
+func (c *capture) gone(e *entry, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		e.mode, err = 0, nil
 	}
@@ -212,7 +212,7 @@ func (c *run) gone(e *entry, err error) error {
 }
 
 // whole reads a file, and fails at a carriage return if git would convert that.
-func (c *run) whole(r io.Reader) io.Reader {
+func (c *capture) whole(r io.Reader) io.Reader {
 	if c.converts {
 		return unconverted{r}
 	}

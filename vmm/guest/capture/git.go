@@ -21,7 +21,7 @@ var options = []string{
 }
 
 // command is a command of git in the workspace, which sees what was made here.
-func (c *run) command(args ...string) *exec.Cmd {
+func (c *capture) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("git", slices.Concat(options, args)...)
 	cmd.Dir = c.root
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1",
@@ -29,7 +29,7 @@ func (c *run) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (c *run) run(stdin io.Reader, args ...string) ([]byte, error) {
+func (c *capture) run(stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := c.command(args...)
 	cmd.Stdin = stdin
 	return cmd.Output()
@@ -46,7 +46,7 @@ var operation = []string{
 var harmless = []string{"GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_SSL_", "GIT_SSH", "GIT_HTTP_", "GIT_EDITOR", "GIT_PAGER", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"}
 
 // checkGitDir leaves what is no plain repository at rest to the script.
-func (c *run) checkGitDir() error {
+func (c *capture) checkGitDir() error {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, "GIT_") && !slices.ContainsFunc(harmless, func(p string) bool { return strings.HasPrefix(name, p) }) {
@@ -71,7 +71,7 @@ func (c *run) checkGitDir() error {
 }
 
 // readHead reads what is checked out.
-func (c *run) readHead() error {
+func (c *capture) readHead() error {
 	name := filepath.Join(c.git, "HEAD")
 	text, err := os.ReadFile(name)
 	if info, statErr := os.Lstat(name); err != nil || statErr != nil || !info.Mode().IsRegular() {
@@ -85,7 +85,7 @@ func (c *run) readHead() error {
 
 // ask asks git for all that it has to say, at once, and meanwhile lists the files. It returns the
 // names of the untracked ones.
-func (c *run) ask() (untracked []string, err error) {
+func (c *capture) ask() (untracked []string, err error) {
 	questions := [][]string{
 		{"ls-files", "-o", "--exclude-standard", "-z"},
 		{"config", "--list", "-z"},
@@ -124,7 +124,7 @@ func fields(text []byte) []string {
 var settled = map[string]bool{"core.filemode": true, "core.symlinks": true, "core.ignorecase": false, "core.bare": false, "core.sparsecheckout": false}
 
 // readConfig leaves a repository to the script whose configuration changes what git does with files.
-func (c *run) readConfig(text string) error {
+func (c *capture) readConfig(text string) error {
 	c.ctime = true
 	for line := range strings.SplitSeq(text, "\x00") {
 		key, value, given := strings.Cut(line, "\n")
@@ -147,7 +147,7 @@ func (c *run) readConfig(text string) error {
 }
 
 // attributeFiles are those outside of the work tree, without the ones beside the program.
-func (c *run) attributeFiles() (names []string) {
+func (c *capture) attributeFiles() (names []string) {
 	config := os.Getenv("XDG_CONFIG_HOME")
 	if config == "" {
 		config = filepath.Join(os.Getenv("HOME"), ".config")
@@ -161,7 +161,7 @@ func (c *run) attributeFiles() (names []string) {
 
 // readAttributes looks for attributes with which git would keep other bytes of a file than it has. Line
 // ends are converted in files with a carriage return only. Their names cannot be written otherwise.
-func (c *run) readAttributes() error {
+func (c *capture) readAttributes() error {
 	names := c.attributeFiles()
 	for name := range c.files {
 		if filepath.Base(name) == ".gitattributes" {

@@ -21,7 +21,7 @@ type named struct {
 // readRefs reads what git for-each-ref says: the type and name of an object, those of what it is a tag of,
 // or nothing, and the ref. Commits that only reflogs name are left to the script: stashes, and those that
 // were left on no branch.
-func (c *run) readRefs(text string) error {
+func (c *capture) readRefs(text string) error {
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), " ")
 		if len(f) != 5 || f[4] == "refs/stash" {
@@ -50,7 +50,7 @@ func (c *run) readRefs(text string) error {
 }
 
 // refs writes the refs whose commits the workspace's own commit does not have.
-func (c *run) refs(out *bytes.Buffer, top id) error {
+func (c *capture) refs(out *bytes.Buffer, top id) error {
 	var lines []string
 	head, tips := c.head.id.String(), ""
 	for _, n := range c.named {

@@ -12,7 +12,7 @@ import (
 
 // compareHead finds how the work tree differs from HEAD, whose files are those of the index but for what
 // is staged. That these are all, git's own name of its tree proves.
-func (c *run) compareHead() error {
+func (c *capture) compareHead() error {
 	var head []entry
 	for _, e := range c.index.Entries {
 		if _, staged := c.was[e.Path]; !staged {
@@ -50,7 +50,7 @@ func (c *run) compareHead() error {
 const maxTimes = 64 << 10
 
 // rest writes what restores the workspace exactly, and its commit (captureRest in agentbox/snapshot).
-func (c *run) rest(out *bytes.Buffer) error {
+func (c *capture) rest(out *bytes.Buffer) error {
 	if c.asked("ARTIFACTS") != "" {
 		return other("artifacts")
 	}
@@ -90,7 +90,7 @@ func (c *run) rest(out *bytes.Buffer) error {
 }
 
 // times are those of files that differ from HEAD, or are staged, in the form of git ls-files --debug -z.
-func (c *run) times() ([]byte, error) {
+func (c *capture) times() ([]byte, error) {
 	listed := func(path string) bool {
 		_, changed := slices.BinarySearchFunc(c.changes, path, func(d change, path string) int { return strings.Compare(d.path, path) })
 		return changed
@@ -122,7 +122,7 @@ func (c *run) times() ([]byte, error) {
 var keptModes = []uint32{0o400, 0o440, 0o444, 0o500, 0o550, 0o555, 0o600, 0o640, 0o660, 0o664, 0o666, 0o700, 0o740, 0o744, 0o750, 0o754, 0o770, 0o775, 0o777, 0o711}
 
 // modes are "MODE ./PATH" and a zero byte, sorted.
-func (c *run) modes() []byte {
+func (c *capture) modes() []byte {
 	var lines []string
 	for path, f := range c.files {
 		if mode := f.Mode & 0o7777; f.Mode&syscall.S_IFMT == syscall.S_IFREG && slices.Contains(keptModes, mode) {
@@ -134,7 +134,7 @@ func (c *run) modes() []byte {
 }
 
 // stagedObjects makes a tree of the blobs that are staged, as far as they are there.
-func (c *run) stagedObjects() (id, error) {
+func (c *capture) stagedObjects() (id, error) {
 	var ids bytes.Buffer
 	all := fields(c.staged)
 	for i := 0; i+1 < len(all); i += 2 {

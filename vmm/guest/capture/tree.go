@@ -54,7 +54,7 @@ func parseID(text string) (out id, err error) {
 
 // object writes an object, uncompressed: git reads it once, to send it. Of a file that changes its size
 // meanwhile nothing is captured.
-func (c *run) object(kind string, size int64, content io.Reader) (id, error) {
+func (c *capture) object(kind string, size int64, content io.Reader) (id, error) {
 	f, err := os.CreateTemp(c.temp, "new-")
 	if err != nil {
 		return id{}, err
@@ -81,14 +81,14 @@ func (c *run) object(kind string, size int64, content io.Reader) (id, error) {
 }
 
 // trees makes the trees of sorted files, and writes those of the directories that write names.
-func (c *run) trees(files []entry, write map[string]bool) (id, error) {
+func (c *capture) trees(files []entry, write map[string]bool) (id, error) {
 	root, _, err := c.tree(files, "", write)
 	return root, err
 }
 
 // tree makes the tree of a directory, which is "" or ends with a slash, from the files that begin with it,
 // and returns how many these are.
-func (c *run) tree(files []entry, dir string, write map[string]bool) (name id, n int, err error) {
+func (c *capture) tree(files []entry, dir string, write map[string]bool) (name id, n int, err error) {
 	var b bytes.Buffer
 	for n < len(files) && strings.HasPrefix(files[n].path, dir) {
 		e := files[n]
@@ -113,7 +113,7 @@ func (c *run) tree(files []entry, dir string, write map[string]bool) (name id, n
 }
 
 // dirty are the directories with changes: HEAD has the trees of all others.
-func (c *run) dirty() map[string]bool {
+func (c *capture) dirty() map[string]bool {
 	dirs := map[string]bool{"": true}
 	for _, d := range c.changes {
 		for dir := path.Dir(d.path); dir != "." && !dirs[dir+"/"]; dir = path.Dir(dir) {
@@ -124,7 +124,7 @@ func (c *run) dirty() map[string]bool {
 }
 
 // commit writes a commit. Without a parent, that is zero.
-func (c *run) commit(tree, parent id, date, message string) (id, error) {
+func (c *capture) commit(tree, parent id, date, message string) (id, error) {
 	text := "tree " + tree.String() + "\n"
 	if parent != (id{}) {
 		text += "parent " + parent.String() + "\n"
@@ -135,7 +135,7 @@ func (c *run) commit(tree, parent id, date, message string) (id, error) {
 }
 
 // readCommit reads what git log says of HEAD.
-func (c *run) readCommit(text string) (err error) {
+func (c *capture) readCommit(text string) (err error) {
 	f := strings.Fields(text)
 	if len(f) != 3 {
 		return other("HEAD")
@@ -148,7 +148,7 @@ func (c *run) readCommit(text string) (err error) {
 }
 
 // readStaged reads ":OLD NEW OLDID NEWID STATUS", a zero byte and the path, for each.
-func (c *run) readStaged(text []byte) (err error) {
+func (c *capture) readStaged(text []byte) (err error) {
 	c.staged, c.was = text, map[string]*entry{}
 	all := fields(text)
 	for i := 0; i+1 < len(all) && err == nil; i += 2 {
