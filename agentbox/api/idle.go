@@ -48,9 +48,18 @@ const (
 	IdleFull     IdleReason = "full"
 )
 
+// IdleBoxes is how boxes of others give way to what this machine's owner runs.
+type IdleBoxes struct {
+	Nice   int  `json:"nice"`   // as nice(1) has it, of each box's processes together
+	Idle   bool `json:"idle"`   // they get only what nobody else wants (SCHED_IDLE)
+	Group  bool `json:"group"`  // each box has a control group
+	Memory bool `json:"memory"` // with memory.high; where not, only the machine's size bounds it
+}
+
 // IdleStatus is the policy, the facts and what follows: reasons against, none if it takes tasks.
 type IdleStatus struct {
 	Policy  IdlePolicy   `json:"policy"`
 	Facts   IdleFacts    `json:"facts"`
 	Against []IdleReason `json:"against"`
+	Boxes   IdleBoxes    `json:"boxes"`
 }

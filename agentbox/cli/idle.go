@@ -103,7 +103,23 @@ func idleFacts(s api.IdleStatus) facts {
 		rows = append(rows, []string{"power", "battery"})
 	}
 	rows = append(rows, []string{"running", agentbox.Plural(f.Running, "task") + " of others"})
+	rows = append(rows, []string{"boxes", idleBoxesText(s.Boxes)})
 	return facts{value: s, table: append(rows, []string{"now", idleText(s)})}
+}
+
+// idleBoxesText says how boxes of others give way to this machine's owner.
+func idleBoxesText(b api.IdleBoxes) string {
+	text := fmt.Sprintf("niced by %d, read and write last", b.Nice)
+	if b.Idle {
+		text = "get what nobody else wants of CPUs and disks"
+	}
+	switch {
+	case !b.Group:
+		return text + "; no control group here is this user's"
+	case !b.Memory:
+		return text + ", each in a control group, without memory.high: this user has no memory controller here"
+	}
+	return text + ", each in a control group with memory.high"
 }
 
 // againstText says why a machine takes no task of others.

@@ -220,6 +220,7 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 		Home: cfg.Home, Client: cfg.Client, Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Places: open,
 		Kernel: kernels.Dir,
+		Yield:  idle.Keeper{File: cfg.Home.Idle()}.Yield,
 	}, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/place"
+	"agentbox/agentbox/resources"
 )
 
 // machines starts the places of boxes, applies policies to them, follows them and records how they
@@ -21,9 +22,10 @@ type machines struct {
 	disk     disk
 	policies policyEnforcer
 	log      *slog.Logger
-	ctx      context.Context // of the daemon; following ends with it
-	running  *sync.WaitGroup // goroutines that follow
-	changed  func()          // a machine has ended; may be nil
+	ctx      context.Context        // of the daemon; following ends with it
+	running  *sync.WaitGroup        // goroutines that follow
+	changed  func()                 // a machine has ended; may be nil
+	yield    func() resources.Yield // of boxes for others
 }
 
 // policyEnforcer has the policies of boxes (egress.Policies). Enforce must have succeeded before a
@@ -57,6 +59,9 @@ func (m *machines) start(ctx context.Context, b *box, from launch, progress agen
 	}
 	spec := rec.spec()
 	spec.From = from.from
+	if rec.Foreign {
+		spec.Yield = m.yield()
+	}
 	step := "boot"
 	if p, ok := kind.(place.Preparer); from.from.Restores() || ok && p.Prepares() && spec.Key != "" {
 		step = "restore"

@@ -64,6 +64,8 @@ type Config struct {
 	Log        *slog.Logger
 	// Changed is called when a machine has ended; it must not block. nil: nobody looks.
 	Changed func()
+	// Yield says how far boxes for other members' tasks give way.
+	Yield func() resources.Yield
 }
 
 // PlaceParts is what places need of a Manager.
@@ -214,7 +216,7 @@ func (m *Manager) makePolicyParts(cfg Config) {
 // makeBoxParts makes the parts that create boxes and through which boxes are used. All of them
 // exist even if it fails.
 func (m *Manager) makeBoxParts(cfg Config) (err error) {
-	m.machines = &machines{home: cfg.Home, disk: m.disk, policies: m.Policies, log: cfg.Log, ctx: m.ctx, running: &m.running, changed: cfg.Changed}
+	m.machines = &machines{home: cfg.Home, disk: m.disk, policies: m.Policies, log: cfg.Log, ctx: m.ctx, running: &m.running, changed: cfg.Changed, yield: cfg.Yield}
 	m.places, err = cfg.Places(PlaceParts{m.Images, m.ctx, m.running.Go})
 	m.maker = &maker{
 		home: cfg.Home, boxes: m.boxes, disk: m.disk, machines: m.machines,

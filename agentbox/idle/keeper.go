@@ -10,6 +10,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/resources"
+	"agentbox/agentbox/resources/yielding"
 )
 
 // Keeper has the policy of a home, in a file. Its methods are safe for concurrent use.
@@ -37,7 +39,23 @@ func (k Keeper) Status(ctx context.Context) (api.IdleStatus, error) {
 	}
 	f := measure(ctx, "/")
 	f.Now, f.Running = time.Now(), k.Running()
-	return api.IdleStatus{Policy: p, Facts: f, Against: Decide(p, f)}, nil
+	return api.IdleStatus{Policy: p, Facts: f, Against: Decide(p, f), Boxes: k.boxes()}, nil
+}
+
+// Yield is how far boxes of others give way: where the owner lets them run while he works, a program
+// of his that waits for a CPU leaves them a tenth; else nothing.
+func (k Keeper) Yield() resources.Yield {
+	if p, _ := k.Policy(); p.Always { // one that cannot be read allows nothing
+		return resources.YieldMost
+	}
+	return resources.YieldAll
+}
+
+// boxes says what that means on this machine.
+func (k Keeper) boxes() api.IdleBoxes {
+	group, controllers := yielding.Means()
+	of := k.Yield()
+	return api.IdleBoxes{Nice: yielding.Nice(of), Idle: of == resources.YieldAll, Group: group, Memory: slices.Contains(controllers, "memory")}
 }
 
 // Serves tells whether a policy is for a member.

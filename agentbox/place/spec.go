@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/resources"
 )
 
 // Spec describes a life of a box. A kind ignores what does not concern it.
@@ -27,6 +28,9 @@ type Spec struct {
 	Key   string
 	From  From
 	Lease time.Duration // how long the place goes on when nobody works in it
+
+	// Yield is how far the place gives way to what this machine's owner runs.
+	Yield resources.Yield
 
 	Account string // of a machine, where the box is one: as ssh(1) takes it
 }

@@ -16,6 +16,3 @@ const (
 	sourceExt = ".from"  // beside an unpacked image: the path of the image
 	tryDir    = "try-"   // a machine that only shows whether others could run
 )
-
-// groupName is the control group of all machines, below the highest that is this user's.
-const groupName = "agentbox"

@@ -126,7 +126,7 @@ func (k kind) Create(ctx context.Context, spec place.Spec, progress agentbox.Pro
 	if _, _, err := supervisor.TakeExit(names.Dir); err != nil {
 		k.Log.Warn("cannot read why a supervisor ended", "box", spec.ID, "error", err)
 	}
-	s, err := supervisors.Supervisors{Home: k.Home, Program: k.Program}.Start(cfg, template)
+	s, err := supervisors.Supervisors{Home: k.Home, Program: k.Program, Yield: spec.Yield}.Start(cfg, template)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,8 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/place/local/control"
 	"agentbox/agentbox/place/local/supervisor"
+	"agentbox/agentbox/resources"
+	"agentbox/agentbox/resources/yielding"
 	"agentbox/vmm"
 )
 
@@ -48,6 +50,7 @@ type Supervisor struct {
 type Supervisors struct {
 	Home    home.Home
 	Program string // path of the supervisor's program
+	Yield   resources.Yield
 }
 
 // Start starts a supervisor and returns at once. Its sockets exist already, and calls wait until it
@@ -83,7 +86,7 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := yielding.Start(cmd, m.Yield, cfg.Box.String(), cfg.Spec.Memory); err != nil {
 		return nil, fmt.Errorf("start a supervisor: %w", err)
 	}
 	s := &Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
@@ -183,6 +186,7 @@ func Adopt(ctx context.Context, names home.Box, watch func(func())) (*Supervisor
 // that, so all who ask hear the same.
 func (s *Supervisor) end() {
 	awaitUnlocked(s.Box.Lock())
+	_ = yielding.Remove(filepath.Base(s.Box.Dir)) // a group that stays is empty, and the next box has another
 	s.exit, s.left, s.exitErr = supervisor.TakeExit(s.Box.Dir)
 	s.Client.Close()
 	close(s.Done)
