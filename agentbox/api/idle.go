@@ -31,7 +31,8 @@ type IdleFacts struct {
 	Input    *time.Time `json:"input,omitempty"`    // somebody uses it since then; zero: nobody does
 	Lid      *bool      `json:"lid_closed,omitempty"`
 	Battery  *bool      `json:"on_battery,omitempty"`
-	Running  int        `json:"running"` // tasks of others, which make load themselves
+	Sleeping bool       `json:"sleeping,omitempty"` // it is about to, or has just woken up
+	Running  int        `json:"running"`            // tasks of others, which make load themselves
 }
 
 // IdleReason is why this machine takes no task.
@@ -46,6 +47,7 @@ const (
 	IdlePressure IdleReason = "pressure"
 	IdleBattery  IdleReason = "battery"
 	IdleFull     IdleReason = "full"
+	IdleSleep    IdleReason = "sleep"
 )
 
 // IdleBoxes is how boxes of others give way to what this machine's owner runs.

@@ -127,6 +127,7 @@ func againstText(r api.IdleReason) string {
 	words := map[api.IdleReason]string{
 		api.IdleDenied: "its owner has not allowed it", api.IdleHours: "it is not within the hours", api.IdleInput: "somebody works at it",
 		api.IdleLoad: "it is busy", api.IdlePressure: "its CPUs are short", api.IdleBattery: "it is on battery", api.IdleFull: "it runs as many tasks as it may",
+		api.IdleSleep: "it is about to sleep",
 	}
 	return cmp.Or(words[r], agentbox.Printable(string(r)))
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentbox/agentbox"
@@ -65,6 +66,7 @@ type daemon struct {
 	ctx       context.Context // ends with the daemon
 	fleet     fleetParts
 	handover  handover
+	sleeping  atomic.Bool // this machine is about to sleep
 	changes   *changes
 
 	artifacts  artifacts
@@ -104,6 +106,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.schedules.Run(ctx) })
 	work.Go(func() { d.export.Run(ctx, d.gather) })
 	work.Go(func() { d.fleet.worker.Run(ctx) })
+	work.Go(func() { d.watcher().Run(ctx) })
 	work.Go(func() { d.tooling.serve(ctx, cfg.Home.ToolsSocket(), cfg.Log) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
@@ -263,7 +266,7 @@ func (d *daemon) taskWork() taskWork { return taskWork{d.tasks(), d.boxes.Work, 
 
 // idle returns when this machine works for others.
 func (d *daemon) idle() idle.Keeper {
-	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running}
+	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running, Sleeping: d.sleeping.Load}
 }
 
 // newSchedules returns the keeper of this home's schedules.

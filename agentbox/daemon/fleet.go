@@ -34,13 +34,17 @@ type fleetParts struct {
 func (d *daemon) newFleet() fleetParts {
 	peers := fleetTeam{d}
 	wake := background.NewSignal()
+	changed := func() {
+		d.shares.team.Notify()
+		d.changes.Announce()
+	}
 	p := fleetParts{
 		owner: &fleet.Owner{
 			Sources: d.sources, Accept: d.acceptWork, Save: saves{d}.accept, Continue: saves{d}.Continue, Drop: saves{d}.Drop,
 			Lend: d.lend, Value: d.lentValue,
-			Over: d.attemptOver, Name: peers.Name, Changed: d.shares.team.Notify, Log: d.cfg.Log,
+			Over: d.attemptOver, Name: peers.Name, Changed: changed, Log: d.cfg.Log,
 		},
-		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: d.shares.team.Notify},
+		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: changed},
 	}
 	d.shares.team.News = func() {
 		wake.Notify()

@@ -132,6 +132,7 @@ func (w *Worker) follow(ctx context.Context, work *sync.WaitGroup, owner identit
 		delete(w.followed, t.ID)
 		w.mu.Unlock()
 		w.Wake.Notify()
+		w.Changed()
 	})
 }
 

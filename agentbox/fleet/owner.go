@@ -91,6 +91,7 @@ type offered struct {
 	cancelled bool
 	finished  bool
 	since     time.Time // it waits for a machine, or has one
+	sent      bool      // the present lease has had its source
 	avoid     []identity.PeerID
 	unlent    error // why nothing could be lent when a machine last asked for it
 }
@@ -273,7 +274,13 @@ func (o *Owner) send(ctx context.Context, q question, s stream) error {
 		if err != nil {
 			return err
 		}
-		return o.Sources.Export(ctx, digest, lacking, s)
+		if err := o.Sources.Export(ctx, digest, lacking, s); err != nil {
+			return err
+		}
+		o.mu.Lock()
+		at.sent = true
+		o.mu.Unlock()
+		o.Changed()
 	}
 	return nil
 }
@@ -363,7 +370,7 @@ func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (a
 		return answer{}, err
 	}
 	_ = os.Remove(filepath.Join(at.dir, transcriptFile)) // what the last worker sent
-	at.lease, at.beat = next, time.Now()
+	at.lease, at.beat, at.sent = next, time.Now(), false
 	go o.Changed()
 	spec := forWorker(at.task.TaskSpec)
 	if at.lease.Kept() {

@@ -52,3 +52,29 @@ func chooseKept(self identity.PeerID, not map[offerKey]time.Time, offers []Offer
 	}
 	return offers[i], true
 }
+
+// HandOver gives a keeper what waits for machines, or has one, of this machine's own tasks, and returns
+// which those are.
+func (o *Owner) HandOver(to identity.PeerID) (all []agentbox.TaskID) {
+	o.mu.Lock()
+	for key, at := range o.open {
+		if at.task.For == nil && at.lease.Keeper.IsZero() && !at.cancelled {
+			all = append(all, key.task)
+		}
+	}
+	o.mu.Unlock()
+	return slices.DeleteFunc(all, func(id agentbox.TaskID) bool { return o.Transfer(id, to) != nil })
+}
+
+// NotKept are those of some tasks that their keeper does not have yet, or not all of.
+func (o *Owner) NotKept(tasks []agentbox.TaskID) (all []agentbox.TaskID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, at := range o.open {
+		waits := !at.lease.Held() || at.lease.Kept() && !at.sent
+		if slices.Contains(tasks, key.task) && waits && !at.finished {
+			all = append(all, key.task)
+		}
+	}
+	return all
+}

@@ -123,6 +123,24 @@ func TestTransfer(t *testing.T) {
 	if a := say(o, 1, askClaim, 0); a.Fence != 2 || a.Spec.Where != "" {
 		t.Errorf("a worker: %+v", a)
 	}
+
+	// This machine is to sleep, while a worker has the attempt, and gives it back.
+	given := o.HandOver(peer(3))
+	if len(given) != 1 || len(o.NotKept(given)) != 0 {
+		t.Errorf("%v is given; not kept: %v", given, o.NotKept(given))
+	}
+	if say(o, 1, askReturn, 2); len(o.NotKept(given)) != 1 {
+		t.Error("nobody has it")
+	}
+	if a := say(o, 3, askClaim, 0); a.Fence != 3 || len(o.NotKept(given)) != 1 {
+		t.Errorf("its source is here only: %+v", a)
+	}
+	if say(o, 3, askExport, 3); len(o.NotKept(given)) != 0 {
+		t.Error("the keeper has all of it")
+	}
+	if again := o.HandOver(peer(3)); len(again) != 0 {
+		t.Errorf("given twice: %v", again)
+	}
 }
 
 // Only who is to keep a task takes it, and not to run it.

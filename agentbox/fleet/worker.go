@@ -90,7 +90,8 @@ type Worker struct {
 	Log   *slog.Logger
 	// Wake has a notification when the catalogues of others have changed.
 	Wake background.Signal
-	// Changed is called when what this machine says of itself has changed. It must not block.
+	// Changed is called when what this machine says of itself has changed, and when a task is followed no
+	// more. It must not block.
 	Changed func()
 
 	mu       sync.Mutex

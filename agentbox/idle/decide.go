@@ -40,6 +40,9 @@ func Ends(p api.IdlePolicy, f api.IdleFacts) (against []api.IdleReason) {
 	if !within(p.From, p.To, f.Now) {
 		against = append(against, api.IdleHours)
 	}
+	if f.Sleeping {
+		against = append(against, api.IdleSleep)
+	}
 	if f.Battery != nil && *f.Battery && !p.Battery {
 		against = append(against, api.IdleBattery)
 	}

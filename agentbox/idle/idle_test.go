@@ -30,6 +30,7 @@ func TestDecide(t *testing.T) {
 		"somebody is here":                   {allowed, api.IdleFacts{Input: &here}, []api.IdleReason{api.IdleInput}},
 		"nobody is here":                     {allowed, api.IdleFacts{Input: &time.Time{}}, nil},
 		"always":                             {api.IdlePolicy{Allowed: true, Always: true}, api.IdleFacts{Input: &here, Load: new(0.9)}, nil},
+		"about to sleep":                     {api.IdlePolicy{Allowed: true, Always: true}, api.IdleFacts{Sleeping: true}, []api.IdleReason{api.IdleSleep}},
 		"on battery":                         {allowed, api.IdleFacts{Battery: new(true)}, []api.IdleReason{api.IdleBattery}},
 		"on battery, allowed":                {api.IdlePolicy{Allowed: true, Battery: true}, api.IdleFacts{Battery: new(true)}, nil},
 		"by day":                             {night, api.IdleFacts{Now: at(7, 0)}, []api.IdleReason{api.IdleHours}},

@@ -18,6 +18,8 @@ import (
 type Keeper struct {
 	File    string
 	Running func() int // tasks of others that run here
+	// Sleeping tells whether this machine is about to sleep; nil for no.
+	Sleeping func() bool
 }
 
 // Policy reads the policy. One that cannot be read allows nothing.
@@ -39,6 +41,7 @@ func (k Keeper) Status(ctx context.Context) (api.IdleStatus, error) {
 	}
 	f := measure(ctx, "/")
 	f.Now, f.Running = time.Now(), k.Running()
+	f.Sleeping = k.Sleeping != nil && k.Sleeping()
 	return api.IdleStatus{Policy: p, Facts: f, Against: Decide(p, f), Boxes: k.boxes()}, nil
 }
 
