@@ -39,12 +39,24 @@ type Offer struct {
 	Created time.Time         `json:"created"`
 }
 
-func (o Offer) key() offerKey { return offerKey{o.Owner, o.Task, o.Attempt} }
+func (o Offer) key() offerKey { return offerKey{o.Owner, o.Task, o.Attempt, o.Since.UnixNano()} }
 
+// attemptOf names an attempt since whenever it is offered.
+func attemptOf(owner identity.PeerID, task agentbox.TaskID, attempt int) offerKey {
+	return offerKey{owner, task, attempt, time.Time{}.UnixNano()}
+}
+
+// leftAlone tells whether a machine does not ask for an offer now.
+func leftAlone(not map[offerKey]time.Time, o Offer, now time.Time) bool {
+	return now.Before(not[o.key()]) || now.Before(not[attemptOf(o.Owner, o.Task, o.Attempt)])
+}
+
+// offerKey names an offer. An attempt that somebody gave back is offered since then, and is another one.
 type offerKey struct {
 	owner   identity.PeerID
 	task    agentbox.TaskID
 	attempt int
+	since   int64
 }
 
 // Candidate is a machine that may take one more task.
@@ -63,7 +75,7 @@ type Candidate struct {
 func Choose(c Candidate, offers []Offer, now time.Time) (Offer, bool) {
 	mine := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool {
 		avoided := slices.Contains(o.Avoid, c.Self) && now.Sub(o.Since) < avoidTime
-		return o.Keep || !wants(o.Where, c.Self, c.Labels) || avoided || now.Before(c.Not[o.key()]) || !c.Serves(o.Name) || !c.Fits(o.Need)
+		return o.Keep || !wants(o.Where, c.Self, c.Labels) || avoided || leftAlone(c.Not, o, now) || !c.Serves(o.Name) || !c.Fits(o.Need)
 	})
 	if len(mine) == 0 {
 		return Offer{}, false

@@ -32,7 +32,7 @@ func (w *Worker) Refuse(t agentbox.Task) error {
 		return agentbox.Errorf(agentbox.Unavailable, "the daemon is just starting")
 	}
 	w.refused[t.ID] = true
-	w.not[offerKey{owner, t.For.Task, t.For.Attempt}] = time.Now().Add(refuseTime)
+	w.not[attemptOf(owner, t.For.Task, t.For.Attempt)] = time.Now().Add(refuseTime)
 	w.Wake.Notify()
 	return nil
 }

@@ -23,7 +23,7 @@ func (o *Owner) Transfer(t agentbox.TaskID, to identity.PeerID) error {
 		if err := durable.WriteJSON(filepath.Join(at.dir, LeaseFile), next, 0o600); err != nil {
 			return err
 		}
-		at.lease = next
+		at.lease, at.since = next, time.Now()
 		go o.Changed()
 		return nil
 	}
@@ -45,7 +45,7 @@ const maxKept = 1000
 // chooseKept decides which offer to keep comes first; false for none.
 func chooseKept(self identity.PeerID, not map[offerKey]time.Time, offers []Offer, now time.Time) (Offer, bool) {
 	i := slices.IndexFunc(offers, func(o Offer) bool {
-		return o.Keep && o.Where == self.String() && !now.Before(not[o.key()])
+		return o.Keep && o.Where == self.String() && !leftAlone(not, o, now)
 	})
 	if i < 0 {
 		return Offer{}, false

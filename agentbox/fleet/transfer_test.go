@@ -156,6 +156,16 @@ func TestChooseKept(t *testing.T) {
 	if _, ok := chooseKept(peer(9), map[offerKey]time.Time{keep.key(): now.Add(1)}, []Offer{keep}, now); ok {
 		t.Error("it asks again at once")
 	}
+	keep.Since = now.Add(-time.Second)
+	not := map[offerKey]time.Time{keep.key(): now.Add(1)}
+	keep.Since = now
+	if _, ok := chooseKept(peer(9), not, []Offer{keep}, now); !ok {
+		t.Error("it was taken back, and is not asked for when it is offered anew")
+	}
+	not[attemptOf(keep.Owner, keep.Task, keep.Attempt)] = now.Add(1)
+	if _, ok := chooseKept(peer(9), not, []Offer{keep}, now); ok {
+		t.Error("what could not be taken, or is not wanted, is asked for when it is offered anew")
+	}
 	c := Candidate{Self: peer(9), Serves: func(string) bool { return true }, Fits: func(resources.Share) bool { return true }}
 	if _, ok := Choose(c, []Offer{keep}, now); ok {
 		t.Error("it runs what it is to keep")

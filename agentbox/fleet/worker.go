@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -204,6 +205,7 @@ func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[ide
 		o, ok = Choose(c, offers, time.Now())
 	}
 	if ok {
+		maps.DeleteFunc(w.not, func(_ offerKey, until time.Time) bool { return time.Now().After(until) })
 		w.not[o.key()] = time.Now().Add(again)
 		w.taking++
 	}
@@ -212,10 +214,14 @@ func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[ide
 		return
 	}
 	work.Go(func() {
-		if err := w.take(ctx, o); err != nil && ctx.Err() == nil {
+		err := w.take(ctx, o)
+		if err != nil && ctx.Err() == nil {
 			w.Log.Warn("cannot take a task", "task", o.Task, "owner", o.Name, "error", err)
 		}
 		w.mu.Lock()
+		if err != nil { // it is given back, and offered anew
+			w.not[attemptOf(o.Owner, o.Task, o.Attempt)] = time.Now().Add(again)
+		}
 		w.taking--
 		w.mu.Unlock()
 		w.Wake.Notify()
