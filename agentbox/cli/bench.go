@@ -85,6 +85,12 @@ var benchVerbs = []bench.Verb{
 		Measure:     func(ctx context.Context, r *bench.Run) error { return r.InBox(ctx, (*bench.Lab).Enter) },
 	},
 	{
+		Name: "idle", Usage: "measure what you feel of tasks that run here for others", Runs: 20,
+		Description: "A program wakes up a hundred times a second and works for a millisecond: how late it is done, while nothing else runs, while a\n" +
+			"task of another member keeps each CPU busy, and while you take the machine back. Uses two temporary homes. Let nothing else run.",
+		Measure: func(ctx context.Context, r *bench.Run) error { return r.InBox(ctx, (*bench.Lab).Idle) },
+	},
+	{
 		Name: "work", Usage: "measure builds and tests on this machine, outside and inside of boxes", Runs: 5,
 		Description: "Needs gcc, make and the network, for the source of zlib. Let nothing else run meanwhile.",
 		Measure:     benchWork,

@@ -50,6 +50,7 @@ func TestDocumentsShowCommandsThatScriptsRun(t *testing.T) {
 
 // notScripted lists what no script runs, with the reason or with what tests it instead.
 var notScripted = map[string]string{
+	"bench idle":        "it needs a machine on which nothing else runs",
 	"bench work":        "the benchmarks' own tests do, in bench/",
 	"service install":   "it would change the systemd of who tests: agentbox/service tests it against a fake one",
 	"service status":    "as service install",
