@@ -166,7 +166,7 @@ func (c *callback) fetch(ctx context.Context, page string, open func(string)) (*
 			case q.Get("state") != u.Query().Get("state"):
 				continue
 			case q.Get("error") != "":
-				return nil, fmt.Errorf("it was refused: %s %s", q.Get("error"), q.Get("error_description"))
+				return nil, fmt.Errorf("it was refused: %s", agentbox.Clip(q.Get("error")+" "+q.Get("error_description")))
 			}
 			return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
 		case <-ctx.Done():
