@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -240,18 +242,75 @@ func TestTimeIsBounded(t *testing.T) {
 	}
 }
 
+// A process that waits with a module is used by the next run of that module, once, if it still lives;
+// no more than a few wait.
+func TestSpares(t *testing.T) {
+	program, module := build(t)
+	r := Runner{Program: program, Dir: t.TempDir(), Spares: &Spares{}}
+	files := newRepository(t, map[string]string{"a": "text\n"})
+	run := func(wasm []byte, args ...string) agentbox.CheckResult {
+		t.Helper()
+		d, err := r.Keep(wasm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Run(t.Context(), agentbox.Check{Wasm: "hostile.wasm", Args: args, Module: d}, files)
+		if err != nil || got.Problem == agentbox.CheckBroken {
+			t.Fatal(got, err)
+		}
+		return got
+	}
+	hostile := module("hostile")
+	first := run(hostile, "read", "a")
+	waits := r.Spares.list[0].process
+	if again := run(hostile, "read", "a"); again.Output != first.Output || *again.Exit != 0 {
+		t.Errorf("%+v, at first %+v", again, first)
+	}
+	<-waits.Done() // it has run
+	if len(r.Spares.list) != 1 || r.Spares.list[0].process == waits {
+		t.Fatalf("%d wait", len(r.Spares.list))
+	}
+	_ = r.Spares.list[0].Kill()
+	if got := run(hostile, "files"); *got.Exit != 3 || got.Problem != agentbox.CheckFiles {
+		t.Errorf("after the spare process was killed: %+v", got)
+	}
+	ok := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x07\x0a\x01\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b")
+	oldest := r.Spares.list[0].process
+	for i := range maxSpares {
+		run(append(ok[:len(ok):len(ok)], 0, 3, 1, 'a', byte(i))) // a section that says nothing
+	}
+	if len(r.Spares.list) != maxSpares || r.Spares.list[0].process == oldest {
+		t.Fatalf("%d wait", len(r.Spares.list))
+	}
+	<-oldest.Done()
+	for len(r.Spares.list) > 0 {
+		r.Spares.drop(r.Spares.list[0].process)
+	}
+}
+
+// The same module runs again and again, with a spare process and without: a formatter that works, and one
+// that only reads the files.
 func BenchmarkFirstResult(b *testing.B) {
 	program, module := build(b)
-	r := Runner{Program: program, Dir: b.TempDir()}
-	d, err := r.Keep(module("listfmt"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	files := newRepository(b, ill())
-	c := agentbox.Check{Wasm: "listfmt.wasm", Args: []string{"."}, Module: d}
-	for b.Loop() {
-		if got, err := r.Run(b.Context(), c, files); err != nil || got.Exit == nil {
-			b.Fatal(got, err)
+	files := ill()
+	repository := newRepository(b, files)
+	for name, args := range map[string][]string{"listfmt": {"."}, "hostile": append([]string{"read"}, slices.Sorted(maps.Keys(files))...)} {
+		for kind, spares := range map[string]*Spares{"new": nil, "spare": {}} {
+			r := Runner{Program: program, Dir: b.TempDir(), Spares: spares}
+			d, err := r.Keep(module(name))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				for b.Loop() {
+					if got, err := r.Run(b.Context(), agentbox.Check{Wasm: "a.wasm", Args: args, Module: d}, repository); err != nil || got.Exit == nil {
+						b.Fatal(got, err)
+					}
+					b.StopTimer()
+					time.Sleep(300 * time.Millisecond) // the spare has loaded its module by then
+					b.StartTimer()
+				}
+			})
 		}
 	}
 }

@@ -8,24 +8,21 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
-	"agentbox/vmm/child"
-	"agentbox/vmm/confine"
 )
 
 // Runner runs checks. Its methods may be called concurrently.
 type Runner struct {
 	Program string // agentbox-check
 	Dir     string // where modules are kept
+	Spares  *Spares
 	// CPU is how much processor time a run has, in whole seconds; 0 for maxCPU.
 	CPU time.Duration
 }
@@ -67,57 +64,36 @@ func (r Runner) Run(ctx context.Context, c agentbox.Check, files Files) (agentbo
 }
 
 func (r Runner) run(ctx context.Context, c agentbox.Check, files Files) (result agentbox.CheckResult, err error) {
-	wasm, err := r.open(c.Module)
-	if err != nil {
-		return result, err
-	}
-	defer wasm.Close()
 	var listing bytes.Buffer
 	if err := files.List(ctx, &bounded.LimitedWriter{W: &listing, Remaining: maxListing, Err: errors.New("too many files")}); err != nil {
 		return result, err
 	}
-	spec, err := json.Marshal(Spec{Name: strings.TrimSuffix(path.Base(c.Wasm), ".wasm"), Args: c.Args, Cache: r.directory(c.Module), Memory: maxMemory})
+	spec, err := json.Marshal(Spec{Name: strings.TrimSuffix(path.Base(c.Wasm), ".wasm"), Args: c.Args})
 	if err != nil {
 		return result, err
 	}
-	objects, err := serve(ctx, files, objectNames(listing.Bytes()))
+	known := objectNames(listing.Bytes())
+	p, err := r.take(c.Module)
 	if err != nil {
 		return result, err
 	}
-	var out counted
-	var report bytes.Buffer
-	cmd := exec.Command(r.Program)
-	cmd.Dir, cmd.Env = "/", []string{}
-	cmd.Stdin = io.MultiReader(bytes.NewReader(append(spec, '\n')), &listing)
-	cmd.Stdout, cmd.Stderr = &out, &bounded.Head{W: &report, Remaining: 64 << 10}
-	cmd.ExtraFiles = []*os.File{wasm, objects.answers, objects.questions}
-	ended := r.wait(ctx, cmd, objects)
-	result = r.conclude(report.Bytes(), ended)
-	if err := <-objects.done; err != nil && result.Problem == agentbox.CheckBroken {
+	objects := p.serve(ctx, files, known)
+	go func() {
+		_, _ = p.stdin.Write(slices.Concat(spec, []byte("\n"), listing.Bytes())) // a process that has ended reads nothing
+		p.stdin.Close()
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = p.Terminate() })
+	ended := p.Err()
+	stop()
+	result = r.conclude(p.report.Bytes(), ended)
+	if err := <-objects; err != nil && result.Problem == agentbox.CheckBroken {
 		result.Detail = agentbox.AsError(err).Message // a process that was killed breaks git's pipe, too
 	}
-	result.Output, result.Omitted = out.text()
+	result.Output, result.Omitted = p.out.text()
+	if result.Exit != nil {
+		r.Spares.keep(r, c.Module)
+	}
 	return result, nil
-}
-
-// wait starts the program and waits for its end.
-func (r Runner) wait(ctx context.Context, cmd *exec.Cmd, objects *objects) error {
-	p, err := child.Start(cmd, func() error {
-		return confine.Thread(confine.Files{Read: []string{r.Program}, Write: []string{r.Dir}})
-	})
-	objects.close() // the child's ends
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = p.Terminate() })()
-	// At the first bound of time the program reports and ends; at the second the kernel ends it.
-	time := uint64(r.cpu() / time.Second)
-	for what, most := range map[int]unix.Rlimit{unix.RLIMIT_DATA: {Cur: maxProcess, Max: maxProcess}, unix.RLIMIT_CPU: {Cur: time, Max: time + overtime}} {
-		if err := unix.Prlimit(p.PID, what, &most, nil); err != nil && !errors.Is(err, unix.ESRCH) {
-			return errors.Join(err, p.Kill())
-		}
-	}
-	return p.Err()
 }
 
 // conclude makes a result of the report of the program, or of its end without one.
@@ -162,35 +138,6 @@ func (c *counted) text() (string, int64) {
 	}
 	return strings.Join(lines, "\n"), c.total - int64(c.head.Len())
 }
-
-// objects answers a process that asks for objects, by a git of its own.
-type objects struct {
-	answers, questions *os.File // the process's ends
-	done               chan error
-}
-
-// serve begins to answer. It ends when the process's ends are closed, or with ctx.
-func serve(ctx context.Context, files Files, known map[string]bool) (*objects, error) {
-	answers, toProcess, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	fromProcess, questions, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, answers.Close(), toProcess.Close())
-	}
-	o := &objects{answers: answers, questions: questions, done: make(chan error, 1)}
-	ids, toGit := io.Pipe()
-	go func() { toGit.CloseWithError(relay(fromProcess, toGit, known)) }()
-	go func() {
-		err := files.Objects(ctx, ids, toProcess)
-		ids.Close()
-		o.done <- errors.Join(err, toProcess.Close(), fromProcess.Close())
-	}()
-	return o, nil
-}
-
-func (o *objects) close() { o.answers.Close(); o.questions.Close() }
 
 // relay passes on the names of known objects, and ends at any other line.
 func relay(from io.Reader, to io.Writer, known map[string]bool) error {

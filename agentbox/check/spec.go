@@ -6,12 +6,16 @@ import (
 	"agentbox/agentbox"
 )
 
-// Spec is what the program agentbox-check is to run.
+// Prepare is what the program agentbox-check gets first, to compile the module.
+type Prepare struct {
+	Cache  string `json:"cache"`  // the directory of what the module was compiled to
+	Memory uint64 `json:"memory"` // of the module at most, in bytes
+}
+
+// Spec is what it is to run.
 type Spec struct {
-	Name   string   `json:"name"` // the module's argument 0
-	Args   []string `json:"args"`
-	Cache  string   `json:"cache"`  // the directory of what the module was compiled to
-	Memory uint64   `json:"memory"` // at most, in bytes
+	Name string   `json:"name"` // the module's argument 0
+	Args []string `json:"args"`
 }
 
 // Report is how the run went. Start is the time until the module's first instruction, once compiled.

@@ -169,7 +169,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	if err != nil {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
-	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks()}}
+	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks(), Spares: &check.Spares{}}}
 	d.ctx, d.fleet, d.handover = ctx, d.newFleet(), d.newHandover()
 	clusters, err := d.newKube()
 	if err != nil {

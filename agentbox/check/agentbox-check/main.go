@@ -1,6 +1,6 @@
 // Command agentbox-check runs one WebAssembly module over the files of a commit, for package check,
-// which starts it confined; it cannot be run by hand. Standard input has a check.Spec in a line, and
-// then git's listing; descriptor 3 the module, 4 and 5 the answers and questions of a git that reads
+// which starts it confined; it cannot be run by hand. Standard input has a check.Prepare in a line and,
+// perhaps much later, a check.Spec in the next, and then git's listing; descriptor 3 the module, 4 and 5 the answers and questions of a git that reads
 // objects. What the module writes goes to standard output, the check.Report to standard error.
 package main
 
@@ -42,27 +42,39 @@ func reportOvertime() {
 	os.Exit(0)
 }
 
-// maxSpec bounds the line with the Spec.
+// maxSpec bounds each of the two lines.
 const maxSpec = 1 << 20
 
 func run(ctx context.Context) (check.Report, error) {
 	in := bufio.NewReader(os.Stdin)
-	line, err := bounded.ReadLine(in, maxSpec)
-	if err != nil {
-		return check.Report{}, err
-	}
-	var spec check.Spec
-	if err := json.Unmarshal(line, &spec); err != nil {
-		return check.Report{}, err
-	}
-	tree, err := module.ParseTree(in)
-	if err != nil {
+	var prepare check.Prepare
+	if err := readLine(in, &prepare); err != nil {
 		return check.Report{}, err
 	}
 	wasm, err := io.ReadAll(os.NewFile(3, "module"))
 	if err != nil {
 		return check.Report{}, err
 	}
+	ready, report, err := module.Compile(ctx, prepare, wasm)
+	if ready == nil {
+		return report, err
+	}
+	var spec check.Spec
+	if err := readLine(in, &spec); err != nil {
+		return check.Report{}, err
+	}
+	tree, err := module.ParseTree(in)
+	if err != nil {
+		return check.Report{}, err
+	}
 	blobs := module.Blobs{Ask: os.NewFile(5, "questions"), In: bufio.NewReader(os.NewFile(4, "objects"))}
-	return module.Run(ctx, spec, wasm, tree, blobs, os.Stdout)
+	return ready.Run(ctx, spec, tree, blobs, os.Stdout)
+}
+
+func readLine(in *bufio.Reader, into any) error {
+	line, err := bounded.ReadLine(in, maxSpec)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, into)
 }

@@ -17,9 +17,34 @@ import (
 	"agentbox/agentbox/check"
 )
 
-// Run compiles a module, or finds it in the cache, and runs it over a tree. What it writes goes to
-// out. Nothing bounds its time. The error is for a machine that cannot run any module.
-func Run(ctx context.Context, spec check.Spec, wasm []byte, tree *Tree, blobs Blobs, out io.Writer) (report check.Report, err error) {
+// Compiled is a module that can run once.
+type Compiled struct {
+	runtime wazero.Runtime
+	module  wazero.CompiledModule
+	memory  uint64
+}
+
+// Compile compiles a module, or finds it in the cache. A module that cannot be compiled is a report.
+// The error is for a machine that cannot run any module.
+func Compile(ctx context.Context, prepare check.Prepare, wasm []byte) (*Compiled, check.Report, error) {
+	cache, err := wazero.NewCompilationCacheWithDir(prepare.Cache)
+	if err != nil {
+		return nil, check.Report{}, err
+	}
+	limits := wazero.NewRuntimeConfig().WithCompilationCache(cache) // memory is bounded by its allocator
+	runtime := wazero.NewRuntimeWithConfig(ctx, limits)
+	if _, err := wasi_snapshot_preview1.Instantiate(ctx, runtime); err != nil {
+		return nil, check.Report{}, err
+	}
+	compiled, err := runtime.CompileModule(ctx, wasm)
+	if err != nil {
+		return nil, check.Report{Problem: agentbox.CheckUnusable, Detail: firstLine(err)}, nil
+	}
+	return &Compiled{runtime, compiled, prepare.Memory}, check.Report{}, nil
+}
+
+// Run runs a module over a tree. What it writes goes to out. Nothing bounds its time.
+func (c *Compiled) Run(ctx context.Context, spec check.Spec, tree *Tree, blobs Blobs, out io.Writer) (report check.Report, err error) {
 	defer func() {
 		// wazero has no other answer to an allocator that refuses a module's first memory.
 		if p := recover(); p != nil && tree.refused.Memory {
@@ -28,26 +53,13 @@ func Run(ctx context.Context, spec check.Spec, wasm []byte, tree *Tree, blobs Bl
 			panic(p)
 		}
 	}()
-	cache, err := wazero.NewCompilationCacheWithDir(spec.Cache)
-	if err != nil {
-		return check.Report{}, err
-	}
 	tree.blobs = blobs
-	limits := wazero.NewRuntimeConfig().WithCompilationCache(cache) // memory is bounded by its allocator
-	runtime := wazero.NewRuntimeWithConfig(ctx, limits)
-	if _, err := wasi_snapshot_preview1.Instantiate(ctx, runtime); err != nil {
-		return check.Report{}, err
-	}
-	compiled, err := runtime.CompileModule(ctx, wasm)
-	if err != nil {
-		return check.Report{Problem: agentbox.CheckUnusable, Detail: firstLine(err)}, nil
-	}
 	begun := time.Now()
 	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory {
-		return &memory{limit: spec.Memory, refused: &tree.refused.Memory}
+		return &memory{limit: c.memory, refused: &tree.refused.Memory}
 	}))
 	mounts := wazero.NewFSConfig().(sysfs.FSConfig).WithSysFSMount(tree, "/")
-	m, err := runtime.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions().WithFSConfig(mounts).
+	m, err := c.runtime.InstantiateModule(ctx, c.module, wazero.NewModuleConfig().WithName("").WithStartFunctions().WithFSConfig(mounts).
 		WithArgs(append([]string{spec.Name}, spec.Args...)...).WithEnv("PWD", "/").WithStdout(out).WithStderr(out))
 	if err != nil {
 		return tree.report(err), nil
