@@ -85,7 +85,7 @@ services:
     working_dir: /srv
     volumes: ["../web:/srv:ro", "uploads:/files", "/var/run/docker.sock:/var/run/docker.sock", "../../up:/up", {type: npipe, target: /x}]
     expose: [80]
-  init: {image: "busybox:1", entrypoint: [], command: ["true"], volumes: [{type: volume, source: uploads, target: /out, read_only: true}, /anonymous]}
+  init: {image: "busybox:1", entrypoint: [], command: ["true"], volumes: [{type: volume, source: uploads, target: /../../out, read_only: true}, /anonymous]}
   db:
     image: postgres:${TAG:-16}
     container_name: main-db

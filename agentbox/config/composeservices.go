@@ -178,7 +178,12 @@ func (d *devcontainerDecoder) runServices(n *yaml.Node) {
 // needs. What one of them needs and cannot have is a line.
 func (d *devcontainerDecoder) composeOthers(services map[string]*composeService, dir string) {
 	completes, volumes, ports := map[string]bool{}, map[string]string{}, map[string]string{}
-	for _, name := range d.startOrder(services, completes) {
+	order := d.startOrder(services, completes)
+	if len(order) > maxComposed {
+		d.warn(d.compose.from, "only the first %d services of the Compose file are started", maxComposed)
+		order = order[:maxComposed]
+	}
+	for _, name := range order {
 		s := services[name]
 		if s == nil || !serviceName().MatchString(name) {
 			d.warn(d.compose.from, "service %s of the Compose file is not started: it cannot be read", agentbox.Clip(name))
@@ -212,6 +217,9 @@ func (d *devcontainerDecoder) composeOthers(services map[string]*composeService,
 		first.Names = append(first.Names, own)
 	}
 }
+
+// maxComposed is how many services of a Compose file a box has besides its own.
+const maxComposed = 50
 
 // hostName is what a service can be called in /etc/hosts.
 var hostName = agentbox.Pattern(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9_])?$`)
@@ -256,22 +264,25 @@ func (d *devcontainerDecoder) startOrder(services map[string]*composeService, co
 func (d *devcontainerDecoder) composeMounts(name string, s *composeService, dir string, volumes map[string]string) (mounts []protocol.Mount) {
 	for _, v := range s.Volumes {
 		source, to := d.composeText(name, v.Source), d.composeText(name, v.Target)
+		if path.IsAbs(to) {
+			to = path.Clean(to)
+		}
 		rel := path.Join(dir, source)
 		switch own := path.Join(protocol.ContainersDir, name, to); {
 		case !path.IsAbs(to) || v.Type != "" && v.Type != "bind" && v.Type != "volume" && v.Type != "tmpfs":
 			d.warn(d.compose.from, "a volume of service %s is left out: %s", name, agentbox.Clip(cmp.Or(v.Type, to)))
 		case source == "" || v.Type == "tmpfs":
-			mounts = append(mounts, protocol.Mount{To: path.Clean(to)})
+			mounts = append(mounts, protocol.Mount{To: to})
 		case v.Type != "bind" && !strings.ContainsAny(source[:1], "./~"):
 			first := volumes[source]
 			if first == "" {
 				volumes[source] = own
 			}
-			mounts = append(mounts, protocol.Mount{From: first, To: path.Clean(to), ReadOnly: v.ReadOnly && first != ""})
+			mounts = append(mounts, protocol.Mount{From: first, To: to, ReadOnly: v.ReadOnly && first != ""})
 		case path.IsAbs(source) || source[0] == '~' || !filepath.IsLocal(rel):
 			d.warn(d.compose.from, "volume %s of service %s is left out: a box mounts nothing of the host", agentbox.Clip(source), name)
 		default:
-			mounts = append(mounts, protocol.Mount{From: path.Join(protocol.WorkspaceDir, rel), To: path.Clean(to), ReadOnly: v.ReadOnly})
+			mounts = append(mounts, protocol.Mount{From: path.Join(protocol.WorkspaceDir, rel), To: to, ReadOnly: v.ReadOnly})
 		}
 	}
 	return mounts
