@@ -178,8 +178,9 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 	}
 	defer os.RemoveAll(quarantine)
 	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
+	// To compress again what deltas build on would take longer than all the rest.
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
-		Args: []string{"-c", "core.compression=1", "index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
+		Args: []string{"-c", "core.compression=0", "index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
 		return packError(err, limit)
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
