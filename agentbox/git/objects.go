@@ -72,6 +72,12 @@ func PackLocal(ctx context.Context, r Repository, w io.Writer, commits []string,
 	return packAll(ctx, r, w, commits, present, known, "--window=0")
 }
 
+// PackFew is PackLocal for a few changed files, which become deltas of what is known: without a window git
+// knows of no version to build on.
+func PackFew(ctx context.Context, r Repository, w io.Writer, commits []string, known ...string) error {
+	return packAll(ctx, r, w, commits, false, known, "--window=1", "--compression=1")
+}
+
 // PackAll is PackLocal for another machine, as small as it gets.
 func PackAll(ctx context.Context, r Repository, w io.Writer, commits []string, present bool, known ...string) error {
 	return packAll(ctx, r, w, commits, present, known)

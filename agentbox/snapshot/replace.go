@@ -171,7 +171,7 @@ func Offer(ctx context.Context, g Guest, dir, mirrorDir, ref string, d Document)
 // that is "".
 func (m mirror) bring(ctx context.Context, g Guest, dir string, tips, known []string, ref, id string) error {
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		return mirrorError(git.PackLocal(ctx, m, w, tips, false, known...))
+		return mirrorError(git.PackFew(ctx, m, w, tips, known...))
 	}, func(ctx context.Context, r io.Reader) error {
 		return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Stdin: r, Env: map[string]string{"REF": ref, "ID": id}})
 	})
@@ -194,11 +194,13 @@ func tell(ctx context.Context, g Guest, cmd environment.Command) error {
 	return agentbox.Errorf(agentbox.Conflict, "git in the box cannot take it: %s", why)
 }
 
+// takeScript does not compress what deltas build on, and keeps its memory, which saves gVisor faults.
 const takeScript = `
 set -u
+export MALLOC_MMAP_THRESHOLD_=268435456 MALLOC_TRIM_THRESHOLD_=536870912 MALLOC_TOP_PAD_=67108864
 ` + gitInBox + `
 export GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
-git index-pack --stdin --fix-thin >/dev/null || exit 1
+git -c core.compression=0 -c pack.threads=1 index-pack --stdin --fix-thin >/dev/null || exit 1
 [ -z "$REF" ] || git update-ref --no-deref "$REF" "$ID" || exit 1
 echo done
 `
