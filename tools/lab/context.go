@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/bench"
 )
 
@@ -59,7 +60,7 @@ func (o *contextCluster) scenarios() []bench.Scenario {
 	all := sharing(o.open, nil,
 		l.scenario("context/attach", "", o.attach), l.scenario("context/resume", "", o.resume),
 		l.scenario("context/snapshot-same", "", o.snapshot), l.scenario("context/snapshot-20-files", "", o.snapshotChanged),
-		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/pull-cold", "", o.pullCold))
+		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/push", "", o.push), l.scenario("context/pull-cold", "", o.pullCold))
 	return bench.InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
 }
 
@@ -80,13 +81,17 @@ func (o *contextCluster) open(ctx context.Context) (err error) {
 	if err := o.makeImage(ctx, 0); err != nil {
 		return err
 	}
+	// An index that is as young as its files says nothing of them. Any git status since mends that.
+	if err := bench.Git(ctx, o.repo, "status", "--porcelain"); err != nil {
+		return err
+	}
 	if o.links, err = newLinks(ctx, 2, linkGigabit); err != nil {
 		return err
 	}
 	if err := o.initTeam(ctx); err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"up", "--detach", "-q", "--name", contextBox}, {"task", "share", "--project"}} {
+	for _, args := range [][]string{{"up", "--detach", "-q", "--name", contextBox}, {"task", "share", "--push", "--project"}} {
 		if _, err := o.command(ctx, 0, true, args...); err != nil {
 			return err
 		}
@@ -207,18 +212,54 @@ func (o *contextCluster) pull(ctx context.Context) (time.Duration, error) {
 
 // pullWarm is a second entering, of other work.
 func (o *contextCluster) pullWarm(ctx context.Context) (time.Duration, error) {
-	if !o.member {
-		if err := o.joined(ctx); err != nil {
-			return 0, err
-		}
-		if _, err := o.pull(ctx); err != nil {
-			return 0, err
-		}
+	if err := o.warm(ctx); err != nil {
+		return 0, err
 	}
 	if err := o.change(ctx); err != nil {
 		return 0, err
 	}
 	return o.pull(ctx)
+}
+
+// warm has the second machine enter once, unless it has.
+func (o *contextCluster) warm(ctx context.Context) error {
+	if o.member {
+		return nil
+	}
+	if err := o.joined(ctx); err != nil {
+		return err
+	}
+	_, err := o.pull(ctx)
+	return err
+}
+
+// push hands work back that was done on the second machine, until the agent's box goes on from it.
+func (o *contextCluster) push(ctx context.Context) (took time.Duration, err error) {
+	if err := o.warm(ctx); err != nil {
+		return 0, err
+	}
+	if _, err := o.timed(ctx, 1, "enter", "seed/"+contextBox, "--", "true"); err != nil {
+		return 0, err
+	}
+	box, err := o.command(ctx, 1, true, "ls", "-q")
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		_, rmErr := o.command(ctx, 1, true, "rm", "--force", box)
+		err = errors.Join(err, rmErr)
+	}()
+	o.count++
+	if _, err := o.command(ctx, 1, true, "exec", box, "--", "sh", "-c", contextChange, "sh", fmt.Sprint(o.count)); err != nil {
+		return 0, err
+	}
+	var out api.PushedContext
+	start := time.Now()
+	err = o.ask(ctx, 1, &out, "push", "--json", box)
+	if took = time.Since(start); err == nil && out.Ref != "" {
+		err = agentbox.Errorf(agentbox.Internal, "the agent's box did not take the work: %s", out.Why)
+	}
+	return took, err
 }
 
 // leave ends the second machine, which has no box, and removes all that it has.

@@ -178,8 +178,13 @@ func (o *daemons) close(ctx context.Context) error {
 		if _, err := os.Stat(o.home(i)); err != nil {
 			continue
 		}
-		_, err := o.command(ctx, i, o.links != nil, "daemon", "stop")
-		errs = append(errs, err, os.RemoveAll(o.home(i)))
+		// A machine goes on without its daemon, and without its home.
+		boxes, err := o.command(ctx, i, o.links != nil, "ls", "-q")
+		if boxes != "" {
+			_, err = o.command(ctx, i, o.links != nil, append([]string{"rm", "--force"}, strings.Fields(boxes)...)...)
+		}
+		_, stopErr := o.command(ctx, i, o.links != nil, "daemon", "stop")
+		errs = append(errs, err, stopErr, os.RemoveAll(o.home(i)))
 	}
 	if o.links != nil {
 		errs = append(errs, o.links.Close(ctx))
