@@ -1,7 +1,8 @@
 // Command agentbox-check runs one WebAssembly module over the files of a commit, for package check,
 // which starts it confined; it cannot be run by hand. Standard input has a check.Prepare in a line and,
-// perhaps much later, a check.Spec in the next, and then git's listing; descriptor 3 the module, 4 and 5 the answers and questions of a git that reads
-// objects. What the module writes goes to standard output, the check.Report to standard error.
+// perhaps much later, a check.Spec in the next, and then git's listing. Descriptor 3 is the module, 4
+// and 5 are the answers and questions of a git that reads objects. What the module writes goes to
+// standard output, the check.Report to standard error.
 package main
 
 import (
