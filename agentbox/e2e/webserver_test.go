@@ -94,12 +94,12 @@ func startProxy(ts *testscript.TestScript, to string) string {
 		}
 		defer site.Close()
 		w.WriteHeader(http.StatusOK)
-		c, _, err := http.NewResponseController(w).Hijack()
+		c, read, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
 		defer c.Close()
-		go func() { _, _ = io.Copy(site, c); site.Close() }()
+		go func() { _, _ = io.Copy(site, read); site.Close() }() // the server may have read a byte already
 		_, _ = io.Copy(c, site)
 	}))
 	ts.Defer(s.Close)

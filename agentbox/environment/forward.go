@@ -21,6 +21,7 @@ import (
 type Forwarding struct {
 	listener net.Listener
 	cancel   context.CancelFunc
+	closed   chan struct{} // when the listener is
 	work     sync.WaitGroup
 }
 
@@ -48,8 +49,11 @@ func Forward(ctx context.Context, backend Backend, listen, remote string, watch 
 		return nil, listenError(listen, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	f := &Forwarding{listener: l, cancel: cancel}
-	context.AfterFunc(ctx, func() { l.Close() })
+	f := &Forwarding{listener: l, cancel: cancel, closed: make(chan struct{})}
+	context.AfterFunc(ctx, func() {
+		defer close(f.closed)
+		l.Close()
+	})
 	f.work.Go(func() { f.accept(ctx, backend, target, watch) })
 	return f, nil
 }
@@ -76,6 +80,7 @@ func (f *Forwarding) Addr() string { return f.listener.Addr().String() }
 // Close stops listening, ends the connections, and waits for both.
 func (f *Forwarding) Close() error {
 	f.cancel()
+	<-f.closed // accept may return while the listener is still being closed
 	f.work.Wait()
 	return nil
 }

@@ -31,6 +31,8 @@ type client struct {
 	dropped uint64 // bytes dropped because the client was too slow
 	end     *End
 	closed  bool
+
+	expected bool // it is the client that was expected; for Serve alone
 }
 
 // chunk is output of one kind: protocol.JobOutput or protocol.JobStderr.
@@ -73,6 +75,9 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	c.write()
 	ch.Close()
 	j.removeClient(c)
+	if c.expected {
+		close(j.served)
+	}
 	work.Wait()
 }
 
@@ -87,7 +92,35 @@ const expectTimeout = 30 * time.Second
 // after all, it gets the last maxQueue bytes and learns how much was dropped.
 func (fj *followedJob) expect() {
 	fj.expected = &client{opts: environment.JobAttach{Whole: true}, changed: make(chan struct{})}
+	fj.served = make(chan struct{})
 	fj.clients = append(fj.clients, fj.expected)
+}
+
+// awaitServed waits until the client that is expected has left, with all output if it wanted it, and no
+// longer than expectTimeout for one that does not attach. Nobody may take the job's box away before.
+func (fj *followedJob) awaitServed(ctx context.Context) {
+	if fj.served == nil {
+		return
+	}
+	late := time.NewTimer(expectTimeout)
+	defer late.Stop()
+	for {
+		select {
+		case <-fj.served:
+			return
+		case <-fj.hub.ctx.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-late.C:
+			fj.mu.Lock()
+			missing := fj.expected != nil
+			fj.mu.Unlock()
+			if missing {
+				return
+			}
+		}
+	}
 }
 
 // stopExpecting lets the job go on without the expected client, unless that has attached.
@@ -109,7 +142,7 @@ func (fj *followedJob) addClient(opts environment.JobAttach, ch ssh.Channel) *cl
 	fj.mu.Lock()
 	c := fj.expected
 	if c != nil && opts.Whole {
-		fj.expected = nil
+		fj.expected, c.expected = nil, true
 		c.connectExpected(opts, ch)
 	} else {
 		c = &client{opts: opts, ch: ch, changed: make(chan struct{}), end: fj.end}

@@ -39,6 +39,7 @@ type followedJob struct {
 	end      *End
 	ended    chan struct{} // closed when end is set
 
+	served  chan struct{}          // closed when the client that was expected has left; nil if none was
 	size    atomic.Pointer[[2]int] // columns and rows of the terminal, as a client last asked
 	inputMu sync.Mutex             // held while input is written to channel
 }

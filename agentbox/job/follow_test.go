@@ -124,6 +124,39 @@ func TestExpectTimeout(t *testing.T) {
 	})
 }
 
+// Who takes the box away once the job has ended waits for the client that is expected, if it comes in
+// time, and then for as long as it reads.
+func TestEndWaitsForExpectedClient(t *testing.T) {
+	for _, test := range []struct{ attaches, leaves, want time.Duration }{
+		{time.Second, time.Minute, time.Minute},
+		{time.Second, time.Second, time.Second},
+		{time.Hour, time.Hour, expectTimeout},
+	} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			j := testFollowed(ctx, dir)
+			j.expect()
+			go func() {
+				time.Sleep(test.attaches)
+				c := j.addClient(environment.JobAttach{Whole: true}, nil)
+				time.Sleep(test.leaves - test.attaches)
+				if !c.expected {
+					t.Error("it took nobody's place")
+				}
+				close(j.served)
+			}()
+			begun := time.Now()
+			j.awaitServed(ctx)
+			if waited := time.Since(begun); waited != test.want {
+				t.Errorf("%+v: it waited for %s", test, waited)
+			}
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
 // To cancel a task is to signal its job, then to kill it, then to stop its box: a guest that does
 // not answer the first must not keep it from the rest.
 func TestSignalTimeout(t *testing.T) {

@@ -294,8 +294,9 @@ func (h *Hub) recordLost(id agentbox.JobID) {
 	}
 }
 
-// AwaitEnd returns when a job has ended, and its files say how. It returns at once for a job that
-// does not run. The error is ctx's, or Unavailable if the hub ends first.
+// AwaitEnd returns when a job has ended, its files say how, and a client that was expected has its output
+// (awaitServed). It returns at once for a job that does not run. The error is ctx's, or Unavailable if
+// the hub ends first.
 func (h *Hub) AwaitEnd(ctx context.Context, id agentbox.JobID) error {
 	if err := h.awaitReady(ctx); err != nil {
 		return err
@@ -306,6 +307,7 @@ func (h *Hub) AwaitEnd(ctx context.Context, id agentbox.JobID) error {
 	}
 	select {
 	case <-j.ended:
+		j.awaitServed(ctx)
 		return nil
 	case <-h.ctx.Done():
 		return agentbox.Errorf(agentbox.Unavailable, "the box's machine is ending")

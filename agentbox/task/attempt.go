@@ -289,7 +289,11 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 		case agentbox.CodeOf(err) == agentbox.NotFound:
 			return agentbox.Result{State: agentbox.TaskLost, Reason: "its box was removed"}, nil
 		case err == nil && (info.Job.State == agentbox.JobEnded || info.Job.State == agentbox.JobLost):
-			return r.jobResult(ctx, info), nil
+			result := r.jobResult(ctx, info)
+			if r.rec.Held && info.Job.State == agentbox.JobEnded {
+				r.awaitEnd(ctx, asked) // its output is on its way to who holds it, or will be
+			}
+			return result, nil
 		case err == nil && info.Job.State == agentbox.JobPaused && r.pausedAtLimit(ctx):
 			return r.jobResult(ctx, info), nil
 		}
