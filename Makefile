@@ -188,6 +188,7 @@ vet: ## go vet, gofmt, staticcheck and whether go.mod is tidy
 	$(GO) build -C tools/lint -o $(CURDIR)/build/staticcheck honnef.co/go/tools/cmd/staticcheck
 	$(WITHGO) build/staticcheck ./...
 	$(GO) mod tidy -diff
+	@for m in tools/k8s tools/release; do $(GO) list -C $$m ./... >/dev/null || exit 1; done # they use this module's
 	@for on in $(OTHERS); do echo "build for $$on"; GOOS=$${on%/*} GOARCH=$${on#*/} $(GO) build -o /dev/null . || exit 1; done
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 
