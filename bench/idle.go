@@ -74,10 +74,11 @@ func (n *night) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// begin has a task on each CPU that never waits.
+// begin has a task on each CPU that never waits. It is allowed always: the load of the last sample would
+// keep this one waiting for minutes. So its boxes are nice, and not of SCHED_IDLE as on a desktop.
 func (n *night) begin(ctx context.Context) error {
 	cpus := runtime.NumCPU()
-	if _, err := n.worker.Do(ctx, n.worker.Home.Dir, "idle", "allow", "--tasks", strconv.Itoa(cpus)); err != nil {
+	if _, err := n.worker.Do(ctx, n.worker.Home.Dir, "idle", "allow", "--always", "--tasks", strconv.Itoa(cpus)); err != nil {
 		return err
 	}
 	open, err := n.open(ctx)

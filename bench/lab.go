@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -124,10 +125,16 @@ func (l *Lab) Kinds(ctx context.Context) ([]agentbox.Isolation, error) {
 	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
 		return nil, errors.Join(err, jsonErr)
 	}
-	if len(report.Kinds) == 0 {
+	kinds := ofThisMachine(report.Kinds)
+	if len(kinds) == 0 {
 		return nil, agentbox.Errorf(agentbox.Missing, "no kind of isolation works here").WithHint("agentbox doctor says why")
 	}
-	return report.Kinds, nil
+	return kinds, nil
+}
+
+// ofThisMachine leaves out the kinds whose boxes are on machines that only a repository names.
+func ofThisMachine(kinds []agentbox.Isolation) []agentbox.Isolation {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k agentbox.Isolation) bool { return agentbox.KindOf(k).Elsewhere })
 }
 
 // sweep removes labs whose benchmark was killed, which leaves their lock free.
