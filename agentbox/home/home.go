@@ -51,7 +51,7 @@ import (
 //	run/tools.sock          where supervisors pass on what boxes say to those servers
 //	run/<id>/               see Box
 //	hosts/<name>.json       another machine, see agentbox/reach; bin/ has what that one was brought
-//	run/c/<client>.<n>      where a machine whose user works here is asked for values of secrets, see agentbox/reach
+//	run/c/<client>.<n>      where other machines are asked for values of secrets, see agentbox/reach
 //	run/h<name>/            the connection to it: that of ssh, and what is forwarded by it
 type Home struct {
 	Dir string
