@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"slices"
@@ -94,22 +93,7 @@ func TestNativeCaptureIsTheScripts(t *testing.T) {
 	if program != native.Name {
 		t.Errorf("boxes do not have %s", program)
 	}
-	isolateGit(t)
-	if testing.Short() {
-		_ = flag.Set("rapid.checks", "3")
-	}
-	names := make([]string, 0, len(steps))
-	for name := range steps {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	rapid.Check(t, func(r *rapid.T) {
-		script := "base\n"
-		for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 4, rapid.ID).Draw(r, "steps") {
-			script += "(" + steps[name] + ") >/dev/null 2>&1 || true\n"
-		}
-		sameBothWays(t, r, newWorld(t, script))
-	})
+	anySteps(t, 4, func(r *rapid.T, done []string) { sameBothWays(t, r, newWorld(t, scriptOf(done))) })
 }
 
 // What is common is not left to the script, and what git would do otherwise than this program is.
@@ -121,11 +105,7 @@ func TestNativeCaptureKnowsItsLimits(t *testing.T) {
 	}
 	for several := range slices.Chunk(own, 6) {
 		t.Run(several[0], func(t *testing.T) {
-			script := "base\n"
-			for _, name := range several {
-				script += "(" + steps[name] + ") >/dev/null 2>&1 || true\n"
-			}
-			if left := sameBothWays(t, t, newWorld(t, script)); left != "" {
+			if left := sameBothWays(t, t, newWorld(t, scriptOf(several))); left != "" {
 				t.Error(left)
 			}
 		})

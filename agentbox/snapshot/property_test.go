@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"flag"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -90,25 +91,32 @@ echo times; git status --porcelain -z -uall --no-renames | tr '\0' '\n' | sed 's
 // A workspace that is captured, and restored elsewhere from its snapshot, is the same: index, bytes,
 // modes, and the times of what was changed, whatever was done in it.
 func TestSnapshotRestoresAnything(t *testing.T) {
+	anySteps(t, 5, func(r *rapid.T, done []string) { restoreAfter(t, r, done) })
+}
+
+// anySteps calls f with what was done in a workspace, chosen at random: at most so many of steps.
+func anySteps(t *testing.T, most int, f func(r *rapid.T, done []string)) {
 	isolateGit(t)
 	if testing.Short() {
 		_ = flag.Set("rapid.checks", "3")
 	}
-	names := make([]string, 0, len(steps))
-	for name := range steps {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(steps))
 	rapid.Check(t, func(r *rapid.T) {
-		restoreAfter(t, r, rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 5, rapid.ID).Draw(r, "steps"))
+		f(r, rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, most, rapid.ID).Draw(r, "steps"))
 	})
 }
 
-func restoreAfter(t *testing.T, r rapid.TB, done []string) {
+// scriptOf does steps in a new workspace, whatever becomes of each.
+func scriptOf(done []string) string {
 	script := "base\n"
 	for _, name := range done {
 		script += "(" + steps[name] + ") >/dev/null 2>&1 || true\n"
 	}
+	return script
+}
+
+func restoreAfter(t *testing.T, r rapid.TB, done []string) {
+	script := scriptOf(done)
 	w := newWorld(t, script)
 	d, _ := documentOf(t, w)
 	dir := filepath.Join(w.dir, "restored")
