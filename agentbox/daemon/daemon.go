@@ -117,6 +117,7 @@ func Run(ctx context.Context, cfg Config) error {
 			work.Go(func() { serveMetrics(ctx, metrics, d.metrics(), cfg.Log) })
 		}
 		if err = d.clients.open(ctx); err == nil {
+			cfg.Log.Info("daemon started", "version", cfg.Version, "process", os.Getpid())
 			err = d.serve(ctx)
 		}
 	}
