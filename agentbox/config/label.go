@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -50,10 +49,10 @@ func (d *devcontainerDecoder) metadata(label string) {
 		d.FailAt(1, wrong)
 		return
 	}
-	for _, name := range []string{"containerEnv", "remoteEnv", "containerUser", "remoteUser", "onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand"} {
+	for _, name := range []string{"containerEnv", "remoteEnv", "containerUser", "remoteUser", "onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "postAttachCommand"} {
 		read := (*devcontainerDecoder).unused
 		for _, k := range devcontainerKeys() {
-			if k.name == name && !strings.HasSuffix(name, "Command") {
+			if k.name == name && k.read != nil {
 				read = k.read
 			}
 		}
@@ -67,8 +66,19 @@ func (d *devcontainerDecoder) metadata(label string) {
 // unused warns of a key of a label that has no effect.
 func (d *devcontainerDecoder) unused(n *yaml.Node) {
 	if asks(n) {
-		d.warn(n, "`%s` is ignored: only the repository's own commands run", d.key)
+		d.warn(n, "`%s` is ignored: boxes run nothing on attach", d.key)
 	}
+}
+
+// With adds the label's commands to a configuration, before its own, as the devcontainer specification
+// has it. A configuration to which nothing is added is returned as it is.
+func (o OfImage) With(c *Config) *Config {
+	if o.label == nil || len(o.label.Setup)+len(o.label.Start) == 0 {
+		return c
+	}
+	with := *c
+	with.Setup, with.Start = slices.Concat(o.label.Setup, c.Setup), slices.Concat(o.label.Start, c.Start)
+	return &with
 }
 
 // Environment is the variables of every command in a box: those of its image, then those that the

@@ -15,7 +15,8 @@ func TestReadImage(t *testing.T) {
 		`{"containerUser": "root", "containerEnv": {"PATH": "${containerEnv:PATH}:/l"}, "customizations": {}}`:                         {"root", "image", "/image:/l", ""},
 		`[{"remoteUser": "root"}, {"containerUser": "vscode"}]`:                                                                        {"root", "image", "/image", ""},
 		`[{"remoteUser": "ghost"}]`:                               {"", "image", "/image", ""},
-		`[{"postCreateCommand": "make", "remoteUser": "vscode"}]`: {"vscode", "image", "/image", "`postCreateCommand` is ignored: only the repository's own commands run"},
+		`[{"postCreateCommand": "make", "remoteUser": "vscode"}]`: {"vscode", "image", "/image", ""},
+		`[{"postAttachCommand": "make"}]`:                         {"node", "image", "/image", "`postAttachCommand` is ignored: boxes run nothing on attach"},
 		`[{"containerEnv": {"MODE": "${localEnv:HOME}"}}]`:        {"node", "image", "/image", "variable `MODE` is left out"},
 		`[5`: {"node", "image", "/image", "label devcontainer.metadata of image a is ignored"},
 		`[{"remoteUser": ["root"], "containerEnv": {"MODE": "one"}}]`: {"node", "image", "/image", "label devcontainer.metadata of image a is ignored"},
@@ -33,6 +34,25 @@ func TestReadImage(t *testing.T) {
 	}
 	if user := ReadImage("a", "999", "", nil, nil).User; user != "" {
 		t.Errorf("user %q of an image without accounts", user)
+	}
+}
+
+// The commands of an image's label run before those of the configuration, each kind in the order of
+// the label.
+func TestCommandsOfImage(t *testing.T) {
+	of := ReadImage("a", "", `[{"postCreateCommand": "third", "onCreateCommand": ["first", "x y"], "postStartCommand": "up"},
+		{"onCreateCommand": {"b": "second"}}]`, nil, nil)
+	c := defaults()
+	c.Setup, c.Start = []string{"own"}, []string{"own start"}
+	with := of.With(c)
+	if got := strings.Join(with.Setup, ";"); got != "first 'x y';second;third;own" || strings.Join(with.Start, ";") != "up;own start" {
+		t.Errorf("%q %q", with.Setup, with.Start)
+	}
+	if len(c.Setup) != 1 || len(c.Start) != 1 {
+		t.Errorf("the configuration itself has become %q %q", c.Setup, c.Start)
+	}
+	if c := defaults(); ReadImage("a", "", "", nil, nil).With(c) != c || ReadImage("a", "", `[{"postCreateCommand": ""}]`, nil, nil).With(c) != c {
+		t.Error("commands out of nothing")
 	}
 }
 

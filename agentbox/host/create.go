@@ -64,9 +64,11 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 	if err := (composition{u, m, pins, progress, map[string]string{}}).add(ctx); err != nil {
 		return err
 	}
-	for _, w := range ofImage(u.img).Warnings {
+	of := ofImage(u.img)
+	for _, w := range of.Warnings {
 		progress.Note(w)
 	}
+	u.Config = of.With(u.Config)
 	u.rec.applyConfig(u.Config, u.Kind, u.img)
 	u.rec.Settings = flags.SettingsOf(asked)
 	u.rec.Box.CPUs, u.rec.Box.Memory = m.Capacity.Share(u.rec.Box.ID, u.Config, progress)

@@ -18,6 +18,7 @@ func (m *Manager) lookUpParts(ctx context.Context, u *creation, p plan.Plan) (f 
 	if f.Image = presence(ok); !ok || len(u.Config.Include) > 0 {
 		return f
 	}
+	u.Config = ofImage(img).With(u.Config)
 	u.rec.Box.Project = u.Review.Project.Name
 	u.rec.applyConfig(u.Config, u.Kind, img)
 	if p.Has(api.UpTools) {
@@ -27,7 +28,7 @@ func (m *Manager) lookUpParts(ctx context.Context, u *creation, p plan.Plan) (f 
 		}
 		u.rec.startFrom(img)
 	}
-	if p.Has(api.UpSetup) {
+	if u.SetupOnce() {
 		f.Setup = presence(m.setup.Has(ctx, m.setupOf(u.rec, u.Config), img))
 	}
 	return f

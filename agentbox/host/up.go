@@ -243,23 +243,35 @@ func (m *Manager) hasSubdir(ctx context.Context, u *creation) (bool, error) {
 	return workspace.HasFilesIn(ctx, u.Repo, u.Repo.Subdir)
 }
 
-// execute runs the steps in order and stops at the first that fails. If the setup result turns out
-// to be damaged when the workspace of a new box is made, it is dropped, and the steps from setup on
-// run once more.
+// execute runs the steps in order and stops at the first that fails. What the image says is known
+// once it is here, so what comes after is planned again. If the setup result turns out to be damaged
+// when the workspace of a new box is made, it is dropped, and the steps from setup on run once more.
 func (m *Manager) execute(ctx context.Context, u *creation, p plan.Plan, progress agentbox.Progress) error {
-	again := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Action == api.UpSetup })
+	dropped := false
 	for i := 0; i < len(p); i++ {
 		err := m.do(ctx, u, p[i], progress)
-		if err != nil && again >= 0 {
+		setup := slices.IndexFunc(p, func(step api.UpStep) bool { return step.Action == api.UpSetup })
+		switch {
+		case err != nil && setup >= 0 && !dropped:
 			if err = m.setup.Drop(ctx, err, progress); err == nil {
-				i, again = again-1, -1
+				i, dropped = setup-1, true
 			}
+		case err == nil && p[i].Action == api.UpImage:
+			p, err = u.planAgain()
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// planAgain plans with what is known by now; the steps until now stay as they were.
+func (c *creation) planAgain() (plan.Plan, error) {
+	if c.previous.ID != (agentbox.BoxID{}) {
+		return plan.Reset(c.Facts), nil
+	}
+	return plan.Up(c.Facts)
 }
 
 // do runs one step, by one call to the code that is responsible for it.

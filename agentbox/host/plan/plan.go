@@ -93,7 +93,11 @@ func (f Facts) planNew() (p Plan, err error) {
 	p.add(api.UpBox, start)
 	// A box that has a setup result skips this step. Where setup failed in its clean box, it runs
 	// here.
-	p.addIf(len(f.Config.Setup) > 0, api.UpRunSetup, f.setup())
+	how := ""
+	if f.SetupOnce() {
+		how = api.UpIfFailed
+	}
+	p.addIf(len(f.Config.Setup) > 0, api.UpRunSetup, how)
 	p.addIf(len(f.Config.Start) > 0, api.UpRunStart, "")
 	p.addIf(len(f.Agent.Sessions) > 0 && !f.Request.Task, api.UpRecall, "")
 	p.addIf(f.Request.Command && len(f.Config.Services)+len(f.Config.Compose) > 0, api.UpServices, "")
@@ -115,7 +119,7 @@ func (f Facts) planMachine() (p Plan) {
 	p.add(api.UpImage, f.Found.Image)
 	p.addIf(agentbox.KindOf(f.Kind.Kind).GuestKernel, api.UpKernel, "")
 	p.addIf(len(f.Config.Toolchain) > 0 && f.Config.Suite() != "", api.UpTools, f.Found.Tools)
-	p.addIf(f.setup() == api.UpIfFailed, api.UpSetup, f.Found.Setup)
+	p.addIf(f.SetupOnce(), api.UpSetup, f.Found.Setup)
 	p.addIf(f.restores(), api.UpTemplate, "")
 	return p
 }
@@ -123,13 +127,10 @@ func (f Facts) planMachine() (p Plan) {
 // restores tells whether the machine is restored from a template; otherwise it boots.
 func (f Facts) restores() bool { return f.Templates && !f.Request.Cold }
 
-// setup is api.UpIfFailed if setup runs once for its key, in a clean box, and "" if it runs in
-// every box. It has a key if the configuration says what it depends on or what it fills.
-func (f Facts) setup() string {
-	if f.Results && f.Config.SetupOnce() && !agentbox.KindOf(f.Kind.Kind).Elsewhere {
-		return api.UpIfFailed
-	}
-	return ""
+// SetupOnce tells whether setup runs once for its key, in a clean box; else it runs in every box. It
+// has a key if the configuration says what it depends on or what it fills.
+func (f Facts) SetupOnce() bool {
+	return f.Results && f.Config.SetupOnce() && !agentbox.KindOf(f.Kind.Kind).Elsewhere
 }
 
 // onlyReports tells whether a plan only reports what waits for approval.
