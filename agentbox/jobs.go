@@ -59,6 +59,19 @@ type JobSpec struct {
 	protocol.JobSpec
 }
 
+// JobStart is what is known of a job from its start on: Command, Dir and User are as requested, or as
+// a guest reports for a job that a fork brought along; Started is this host's time.
+type JobStart struct {
+	ID      JobID    `json:"id"`
+	Command []string `json:"command"`
+	// Dir is an absolute path in the box, or "" for the workspace. User is a user name in the box,
+	// or "" for the configured one.
+	Dir     string    `json:"dir,omitempty"`
+	User    string    `json:"user,omitempty"`
+	TTY     bool      `json:"tty,omitempty"`
+	Started time.Time `json:"started"`
+}
+
 // JobState is what a job is doing. It is derived from how the job ended or, if it has not, from
 // what its box is doing.
 type JobState string
@@ -74,17 +87,10 @@ const (
 // transcript. The record beside the transcript is durable, so jobs that ended are listed as long as
 // their box exists.
 type Job struct {
-	ID      JobID    `json:"id"`
-	Box     BoxID    `json:"box"`
-	BoxName string   `json:"box_name"`
-	Command []string `json:"command"`
-	// Dir is an absolute path in the box, or "" for the workspace. User is a user name in the box,
-	// or "" for the configured one.
-	Dir     string    `json:"dir,omitempty"`
-	User    string    `json:"user,omitempty"`
-	TTY     bool      `json:"tty,omitempty"`
+	JobStart
+	Box     BoxID     `json:"box"`
+	BoxName string    `json:"box_name"`
 	State   JobState  `json:"state"`
-	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
 	// Exit is the status as a shell reports it: 128 plus the signal number if a signal ended the
 	// job. It is nil while the job runs and if it was lost.

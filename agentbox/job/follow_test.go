@@ -52,7 +52,7 @@ func (f *fakeChannel) Close() error               { return nil }
 
 func testFollowed(ctx context.Context, dir string) *followedJob {
 	h := NewHub(ctx, Config{Dir: dir, Log: slog.New(slog.DiscardHandler), OnBegin: func() func() { return func() {} }, OnOutput: func() {}})
-	return h.newFollowedJob(Record{Version: version, ID: agentbox.NewJobID(), Started: time.Now()}, 80, 24)
+	return h.newFollowedJob(Record{version, agentbox.JobStart{ID: agentbox.NewJobID(), Started: time.Now()}}, 80, 24)
 }
 
 // A task waits for the file that says how its job ended, and the guest is all that knows it before.

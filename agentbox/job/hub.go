@@ -110,9 +110,7 @@ func (h *Hub) start(spec agentbox.JobSpec) (*Refusal, error) {
 		return nil, err
 	}
 	h.removeOldest()
-	rec := Record{
-		Version: version, ID: spec.ID, Command: spec.Argv, Dir: spec.Dir, User: spec.User, TTY: spec.TTY, Started: time.Now().UTC(),
-	}
+	rec := Record{version, agentbox.JobStart{ID: spec.ID, Command: spec.Argv, Dir: spec.Dir, User: spec.User, TTY: spec.TTY, Started: time.Now().UTC()}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -263,7 +261,7 @@ func (h *Hub) adopt(id agentbox.JobID, status protocol.JobStatus) (*followedJob,
 	dir := Dir(h.Dir, id)
 	rec, err := readRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		rec = Record{Version: version, ID: id, Command: printables(status.Argv), Dir: printable(status.Dir), User: printable(status.User), TTY: status.TTY, Started: time.Now().UTC()}
+		rec = Record{version, agentbox.JobStart{ID: id, Command: printables(status.Argv), Dir: printable(status.Dir), User: printable(status.User), TTY: status.TTY, Started: time.Now().UTC()}}
 		if err = os.MkdirAll(dir, 0o700); err == nil {
 			err = writeJSON(filepath.Join(dir, recordFile), rec)
 		}

@@ -22,7 +22,7 @@ import (
 
 func testRecorder(t *testing.T, tty bool) *recorder {
 	t.Helper()
-	return newRecorder(t.TempDir(), Record{Command: []string{"x"}, TTY: tty, Started: time.Now()}, 80, 24)
+	return newRecorder(t.TempDir(), Record{version, agentbox.JobStart{Command: []string{"x"}, TTY: tty, Started: time.Now()}}, 80, 24)
 }
 
 func text(t *testing.T, dir string) string {
@@ -222,7 +222,7 @@ func TestReadState(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeJSON(filepath.Join(dir, recordFile), Record{Version: 1, ID: id, Command: []string{"x"}}); err != nil {
+	if err := writeJSON(filepath.Join(dir, recordFile), Record{version, agentbox.JobStart{ID: id, Command: []string{"x"}}}); err != nil {
 		t.Fatal(err)
 	}
 	for box, want := range map[agentbox.State]agentbox.JobState{

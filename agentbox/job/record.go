@@ -11,17 +11,10 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// Record is job.json, which is written before the job starts and never changes. Command, Dir and
-// User are as requested, or as a guest reports for a job that a fork brought along; Started is this
-// host's time.
+// Record is job.json, which is written before the job starts and never changes.
 type Record struct {
-	Version int            `json:"version"`
-	ID      agentbox.JobID `json:"id"`
-	Command []string       `json:"command"`
-	Dir     string         `json:"dir,omitempty"`
-	User    string         `json:"user,omitempty"`
-	TTY     bool           `json:"tty,omitempty"`
-	Started time.Time      `json:"started"`
+	Version int `json:"version"`
+	agentbox.JobStart
 }
 
 // End is exit.json, which is written once the job's last output is recorded. Status is 0 to 255.
@@ -82,9 +75,8 @@ func Read(jobs string, id agentbox.JobID, box agentbox.Box) (agentbox.Job, error
 	if err != nil {
 		return agentbox.Job{}, err
 	}
-	j := agentbox.Job{
-		ID: id, Box: box.ID, BoxName: box.Name, Command: rec.Command, Dir: rec.Dir, User: rec.User, TTY: rec.TTY, Started: rec.Started,
-	}
+	j := agentbox.Job{JobStart: rec.JobStart, Box: box.ID, BoxName: box.Name}
+	j.ID = id
 	end, err := readEnd(dir)
 	switch {
 	case err != nil:
