@@ -32,6 +32,7 @@ type machines struct {
 // machine becomes a box. Placeholders and Packages give the variables that programs in the box see.
 type policyEnforcer interface {
 	Enforce(ctx context.Context, m egress.Machine, s egress.Subject) error
+	Limits(s egress.Subject) (place.Limits, error)
 	Placeholders(s egress.Subject) map[string]string
 	Packages(ctx context.Context, suite string) (env, files map[string]string)
 }
@@ -182,7 +183,7 @@ func (m *machines) identity(ctx context.Context, p place.Place, rec record) (*pl
 	if !ok {
 		return as, nil
 	}
-	if err := m.policies.Enforce(ctx, enforcer, rec.subject(m.home)); err != nil {
+	if err := errors.Join(m.limit(ctx, p, rec), m.policies.Enforce(ctx, enforcer, rec.subject(m.home))); err != nil {
 		return nil, err
 	}
 	as.Env, as.Files = m.policies.Packages(ctx, rec.Suite)
@@ -205,10 +206,23 @@ func (m *machines) applyPolicy(ctx context.Context, b *box) error {
 	return m.policies.Enforce(ctx, enforcer, rec.subject(m.home))
 }
 
-// restored applies the policy to a machine that was restored as it was saved, and forwards its
+// limit puts the limits of a box in force in its place, if that runs and has any.
+func (m *machines) limit(ctx context.Context, p place.Place, rec record) error {
+	limiter, ok := p.(place.Limiter)
+	if !ok {
+		return nil
+	}
+	limits, err := m.policies.Limits(rec.subject(m.home))
+	if err != nil {
+		return err
+	}
+	return limiter.Limit(ctx, limits)
+}
+
+// restored applies limits and policy to a machine that was restored as it was saved, and forwards its
 // ports again. The supervisor keeps both, so they are not part of the saved state.
 func (m *machines) restored(ctx context.Context, b *box, progress agentbox.Progress) error {
-	err := m.applyPolicy(ctx, b)
+	err := errors.Join(m.limit(ctx, b.place(), b.record()), m.applyPolicy(ctx, b))
 	if p, ok := b.place().(serving.Machine); ok {
 		err = errors.Join(err, serving.Reopen(ctx, p, b.record().Guest.Ports, progress))
 	}

@@ -21,6 +21,7 @@ type fakePolicies struct{ why error }
 func (f fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Subject) error {
 	return m.ApplyPolicy(ctx, func() (place.Policy, error) { return place.Policy{}, f.why })
 }
+func (fakePolicies) Limits(s egress.Subject) (place.Limits, error) { return s.Limits, nil }
 func (fakePolicies) Placeholders(egress.Subject) map[string]string {
 	return map[string]string{"TOKEN": "placeholder"}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -48,7 +49,7 @@ func (m *Manager) LiftLimits(ctx context.Context, ref api.BoxRef) error {
 	if err := b.commit(m.home, rec); err != nil {
 		return err
 	}
-	return m.machines.applyPolicy(ctx, b)
+	return errors.Join(m.machines.limit(ctx, b.place(), rec), m.machines.applyPolicy(ctx, b))
 }
 
 // Stop ends the machine of a box and keeps the workspace. No end is recorded, since somebody asked

@@ -16,6 +16,12 @@ type Enforcer interface {
 	ApplyPolicy(ctx context.Context, compose func() (Policy, error)) error
 }
 
+// Limiter is the ability of a Place that is measured from outside, and paused or ended at a limit.
+type Limiter interface {
+	// Limit replaces the limits. What was used before counts.
+	Limit(ctx context.Context, l Limits) error
+}
+
 // Dialer is the ability of a Place to make its TCP ports reachable on this machine's loopback.
 type Dialer interface {
 	// Forward opens configured ports; where a port of this machine is taken, another one is used.

@@ -15,7 +15,7 @@
 //     assertion. What a kind has no ability for cannot be done with its boxes, and the user is told
 //     so. A place without Enforcer has an open network: a box gets one only if somebody approved it.
 //
-// The order of calls: Fill makes the workspace, Create begins a life beside it, the policy comes
+// The order of calls: Fill makes the workspace, Create begins a life beside it, limits and policy come
 // into force (Enforcer), Start turns the place into the box. Stop ends the life; another Create
 // begins the next. Remove drops what is left.
 //

@@ -226,21 +226,26 @@ func (ps *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
 	return m.ApplyPolicy(ctx, func() (place.Policy, error) { return ps.inForce(ctx, s) })
 }
 
+// Limits are the limits of a box for its supervisor, with rates if cost is limited.
+func (ps *Policies) Limits(s Subject) (l place.Limits, err error) {
+	if l = s.Limits; l.Cost > 0 {
+		l.Rates, err = cost.Load(ps.Home.Rates())
+	}
+	return l, err
+}
+
 // inForce is the policy of a box for its supervisor: the composed policy with the box's
-// placeholders, the sources of secrets, and the limits, with rates if cost is limited.
+// placeholders, and the sources of secrets.
 func (ps *Policies) inForce(ctx context.Context, s Subject) (place.Policy, error) {
-	if s.Limits.Cost > 0 {
-		rates, err := cost.Load(ps.Home.Rates())
-		if err != nil {
-			return place.Policy{}, err
-		}
-		s.Limits.Rates = rates
+	limits, err := ps.Limits(s)
+	if err != nil {
+		return place.Policy{}, err
 	}
 	f, err := ps.compose(ctx, ps.ScopeOf(s), nil)
 	if err != nil {
 		return place.Policy{}, err
 	}
-	req := place.Policy{Spec: f.spec, Secrets: map[string]secrets.Source{}, Limits: s.Limits}
+	req := place.Policy{Spec: f.spec, Secrets: map[string]secrets.Source{}, FormerLimits: limits}
 	for i, secret := range f.spec.Secrets {
 		req.Spec.Secrets[i].Placeholder = placeholder(s.Seed, secret.Name)
 		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host(), Lent: f.lent || f.secrets[i].From.Kind == secrets.Client}

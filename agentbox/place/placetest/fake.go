@@ -291,6 +291,17 @@ func (p *fakePlace) ApplyPolicy(_ context.Context, compose func() (place.Policy,
 	return err
 }
 
+// Limit implements place.Limiter. Any limit of time is reached at once.
+func (p *fakePlace) Limit(_ context.Context, l place.Limits) error {
+	if err := p.ended(); err != nil {
+		return err
+	}
+	if l.Wall > 0 {
+		p.finish(agentbox.End{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitWall}})
+	}
+	return nil
+}
+
 // Renew implements place.Leaser.
 func (p *fakePlace) Renew(context.Context, time.Duration) error { return p.ended() }
 

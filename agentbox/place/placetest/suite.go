@@ -413,4 +413,17 @@ func testPolicy(t *testing.T, c Config) {
 	if err := e.ApplyPolicy(t.Context(), func() (place.Policy, error) { return place.Policy{}, no }); !errors.Is(err, no) {
 		t.Errorf("%v", err)
 	}
+	l, ok := p.(place.Limiter)
+	if !ok {
+		t.Fatal("it enforces a policy, and no limits")
+	}
+	// A policy leaves the limits alone.
+	if err := l.Limit(t.Context(), place.Limits{Wall: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	_ = e.ApplyPolicy(t.Context(), func() (place.Policy, error) { return place.Policy{}, nil }) // it may have ended
+	<-p.Done()
+	if end, known := p.End(); !known || end.Cause != agentbox.EndLimit || end.Limit.Kind != agentbox.LimitWall {
+		t.Errorf("%+v, %v", end, known)
+	}
 }

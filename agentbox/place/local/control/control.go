@@ -38,6 +38,8 @@ var (
 	Close = api.Endpoint[api.PortRequest, api.None]{Path: "/v1/port/close"}
 	// Policy replaces the policy.
 	Policy = api.Endpoint[place.Policy, api.None]{Path: "/v1/policy"}
+	// Limits replaces the limits. A supervisor of a build up to 97f72a2d has them from its policy.
+	Limits = api.Endpoint[place.Limits, api.None]{Path: "/v1/limits"}
 	// Account updates the consumption of a task's box and its service logs, in the box's
 	// directory.
 	Account = api.Endpoint[api.None, api.None]{Path: "/v1/account"}

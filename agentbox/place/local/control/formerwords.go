@@ -16,10 +16,15 @@ var formerAccount = api.Endpoint[api.None, api.None]{Path: "/v1/testify"}
 // WriteAccount calls Account of a supervisor of any build.
 func WriteAccount(ctx context.Context, c *api.Client) error {
 	_, err := api.Call(ctx, c, Account, api.None{}, nil)
-	if agentbox.CodeOf(err) == agentbox.Unavailable && !api.IsUnreachable(err) {
+	if IsUnknown(err) {
 		_, err = api.Call(ctx, c, formerAccount, api.None{}, nil)
 	}
 	return err
+}
+
+// IsUnknown tells whether a supervisor of an earlier build answered that it knows no such call.
+func IsUnknown(err error) bool {
+	return agentbox.CodeOf(err) == agentbox.Unavailable && !api.IsUnreachable(err)
 }
 
 // UnmarshalJSON also reads the words of a supervisor of a build up to 0e3ba6c8, which outlives the

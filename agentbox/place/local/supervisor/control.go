@@ -51,6 +51,10 @@ func (s *Supervisor) handler() http.Handler {
 	api.Handle(mux, control.Policy, func(ctx context.Context, req place.Policy, _ agentbox.Progress) (api.None, error) {
 		return api.None{}, s.guard.enforce(ctx, req)
 	})
+	api.Handle(mux, control.Limits, func(_ context.Context, req place.Limits, _ agentbox.Progress) (api.None, error) {
+		s.meter.limit(req)
+		return api.None{}, nil
+	})
 	api.Handle(mux, control.Account, whenStarted(s, func(ctx context.Context, _ api.None) (api.None, error) {
 		s.flushEvidence(ctx)
 		return api.None{}, nil

@@ -85,7 +85,6 @@ func (g *guard) enforce(_ context.Context, req place.Policy) error {
 		}
 		g.digest = digest
 	}
-	g.meter.limit(req.Limits)
 	g.resolver.Retain(req.Secrets)
 	g.apply(policy.New(req.Spec, gateway.IsHostAddress))
 	g.resolver.Set(req.Secrets, req.Env)

@@ -218,9 +218,8 @@ func TestNetworkLimits(t *testing.T) {
 	var g *guard
 	m := newMeter(func() time.Duration { return 0 }, func(which agentbox.Limit) { g.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()}) })
 	g = newGuard(Config{Box: agentbox.NewBoxID()}, dir, m, slog.New(slog.DiscardHandler))
-	req := inForce(t)
-	req.Limits = place.Limits{Bytes: 10}
-	if err := g.enforce(t.Context(), req); err != nil {
+	m.limit(place.Limits{Bytes: 10})
+	if err := g.enforce(t.Context(), inForce(t)); err != nil {
 		t.Fatal(err)
 	}
 	b := newTestAccounting(t, filepath.Join(t.TempDir(), "account.json"))
@@ -257,9 +256,8 @@ func TestNetworkLimits(t *testing.T) {
 func TestConcurrentConnectionLimit(t *testing.T) {
 	g, gate, _ := newTestGuard(t)
 	d, over := served(t, g, gate)
-	req := inForce(t, "127.0.0.1:*")
-	req.Limits = place.Limits{Connections: 1}
-	if err := g.enforce(t.Context(), req); err != nil {
+	g.meter.limit(place.Limits{Connections: 1})
+	if err := g.enforce(t.Context(), inForce(t, "127.0.0.1:*")); err != nil {
 		t.Fatal(err)
 	}
 	_, stack := pipe(t)

@@ -74,6 +74,15 @@ func (s *Supervisor) ApplyPolicy(ctx context.Context, compose func() (place.Poli
 	return err
 }
 
+// Limit replaces the limits. A supervisor of an earlier build gets them by its policy.
+func (s *Supervisor) Limit(ctx context.Context, l place.Limits) error {
+	_, err := Ask(ctx, s, control.Limits, l)
+	if control.IsUnknown(err) {
+		return nil
+	}
+	return err
+}
+
 // Forward opens configured ports.
 func (s *Supervisor) Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error {
 	_, err := Ask(ctx, s, control.Ports, ports)
