@@ -368,8 +368,8 @@ func TestDocumentationIsComplete(t *testing.T) {
 			t.Errorf("docs/configuration.md does not describe `%s`", k.name)
 		}
 	}
-	if table := devcontainerTable(); !strings.Contains(string(doc), table) {
-		t.Errorf("docs/configuration.md does not have this table:\n%s", table)
+	if list := devcontainerList(); !strings.Contains(string(doc), list) {
+		t.Errorf("docs/configuration.md does not have this list:\n%s", list)
 	}
 	c := defaults()
 	for key, value := range map[string]string{"disk": FormatSize(c.Disk), "lifetime": string(c.Lifetime),

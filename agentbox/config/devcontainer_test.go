@@ -248,21 +248,23 @@ func TestDevcontainerKeys(t *testing.T) {
 	}
 }
 
-// devcontainerTable is the table of the documentation.
-func devcontainerTable() string {
+// devcontainerList is the list of the documentation.
+func devcontainerList() string {
 	var b strings.Builder
-	b.WriteString("| key | outcome | becomes, or instead |\n|---|---|---|\n")
 	rows := map[string][]string{}
 	var order []string
 	for _, k := range devcontainerKeys() {
-		row := fmt.Sprintf("%s | %s |\n", k.outcome, k.means)
+		row := ": " + k.means + "\n"
+		if k.outcome != honoured {
+			row = fmt.Sprintf(" (%s)%s", k.outcome, row)
+		}
 		if rows[row] == nil {
 			order = append(order, row)
 		}
 		rows[row] = append(rows[row], "`"+k.name+"`")
 	}
 	for _, row := range order {
-		fmt.Fprintf(&b, "| %s | %s", strings.Join(rows[row], ", "), row)
+		fmt.Fprintf(&b, "- %s%s", strings.Join(rows[row], ", "), row)
 	}
 	return b.String()
 }
