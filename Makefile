@@ -32,7 +32,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
 SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory|TestSnapshotRestoresAnything|TestNativeCaptureIsTheScripts
 
-.PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps k8s-objects release-key e2e-qemu e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
+.PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all e2e e2e-quick e2e-slow e2e-nightly machines sweeps k8s-objects release-key e2e-qemu e2e-git e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -151,6 +151,9 @@ HOSTS    = export AGENTBOX_HOSTS=$(CURDIR)/build/.hosts && umask 022 && TMPDIR=/
 
 e2e-qemu: agent ## machines with the QEMUs of Debian's oldstable, stable and testing (some 15 minutes)
 	$(HOSTS) -timeout 120m -run TestEveryQEMU ./agentbox/e2e/hosts
+
+e2e-git: build ## repositories of the git of Debian's testing (some 3 minutes)
+	$(HOSTS) -timeout 30m -run TestNewerGit ./agentbox/e2e/hosts
 
 e2e-kvm: embedded ## machines and scripts under kvm-amd, on an emulated host made for it (3 GB)
 	$(HOSTS) -timeout 300m -run TestKVM ./agentbox/e2e/hosts

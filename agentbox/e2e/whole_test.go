@@ -14,7 +14,7 @@ import (
 // Each test belongs to one of these: what CI runs for a push, what it runs at night, and what needs
 // a mirror of packages and gigabytes, so that a person asks for it.
 var targets = map[string][]string{
-	"push": {"test", "slow"}, "night": {"nightly"}, "asked": {"e2e-qemu", "e2e-kvm", "e2e-lima", "e2e-k8s", "e2e-release", "reproducible"},
+	"push": {"test", "slow"}, "night": {"nightly"}, "asked": {"e2e-qemu", "e2e-git", "e2e-kvm", "e2e-lima", "e2e-k8s", "e2e-release", "reproducible"},
 }
 
 // testRun is one call of go test by make.

@@ -24,7 +24,7 @@ func cache(t *testing.T) string {
 	dir := os.Getenv(cacheEnv)
 	switch {
 	case dir == "":
-		t.Skipf("takes many minutes: make e2e-qemu, make e2e-kvm (%s is not set)", cacheEnv)
+		t.Skipf("takes many minutes: make e2e-qemu, make e2e-git, make e2e-kvm (%s is not set)", cacheEnv)
 	case os.Getuid() != 0:
 		t.Skip("only root can make and enter another root file system")
 	}
