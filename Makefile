@@ -23,7 +23,7 @@ PACKAGES = $(shell n=$$(nproc); echo $$((n < 8 ? 4 : n / 2)))
 # The packages with tests, but e2e, which has targets of its own. Those in which goroutines are, in the code
 # or in its tests, run under the race detector; it has nothing to find in the others, and make nightly lets
 # it look all the same.
-TESTED   = $(shell find agentbox bench cachestore mesh policy tools/lab tools/longest vmm -name '*_test.go' -not -path '*/testdata/*' | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e)
+TESTED   = $(shell find agentbox bench cachestore mesh policy tools/lab tools/longest tools/suites vmm -name '*_test.go' -not -path '*/testdata/*' | xargs -n 1 dirname | sort -u | grep -vx agentbox/e2e)
 RACED    = $(shell for d in $(TESTED); do if grep -qP '\bgo (func|[\w.]+)\x28|\.Go\x28' $$d/*.go; then echo ./$$d; fi; done)
 UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"agentbox/mesh/meshtest"
+	"agentbox/tools/suites/meshtest"
 )
 
 // TestStatusDuringInit is for the race detector: what a person asks must not see a

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"agentbox/mesh/meshtest"
 	"agentbox/tools/lab/netlab"
+	"agentbox/tools/suites/meshtest"
 )
 
 func contextOf(d time.Duration) (context.Context, context.CancelFunc) {

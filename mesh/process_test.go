@@ -17,8 +17,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/mesh/catalogue"
-	"agentbox/mesh/meshtest"
 	"agentbox/tools/lab/netlab"
+	"agentbox/tools/suites/meshtest"
 )
 
 // nodeEnv has this test program be a machine of a team, in the directory that it names.

@@ -9,8 +9,8 @@
 // (ended by vmm/netstack) and its processes. What only some drivers can do is a small interface of
 // its own, found by a type assertion.
 //
-// vmm/vmmtest is the suite that every driver has to pass: a promise here without a test there is a
-// gap. The daemon calls drivers to make templates and workspaces; each running machine belongs to
+// tools/suites/vmmtest is the suite that every driver has to pass: a promise here without a test
+// there is a gap. The daemon calls drivers to make templates and workspaces; each machine belongs to
 // one supervisor, and dies with it.
 //
 // Errors that a caller acts on are *agentbox.Error: Missing (something to install or to switch on),

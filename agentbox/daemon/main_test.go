@@ -3,7 +3,7 @@ package daemon
 import (
 	"testing"
 
-	"agentbox/agentbox/place/local/supervisors/supervisortest"
+	"agentbox/tools/suites/supervisortest"
 )
 
 func TestMain(m *testing.M) { supervisortest.Main(m) }

@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/place/local/supervisor"
-	"agentbox/agentbox/place/local/supervisors/supervisortest"
+	"agentbox/tools/suites/supervisortest"
 )
 
 func TestAdoptFinishesInterruptedOperations(t *testing.T) {

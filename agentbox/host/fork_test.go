@@ -6,7 +6,7 @@ import (
 
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 )
 
 // Nobody removes the fork of a task's box, and its user comes back to it: limits pause it.

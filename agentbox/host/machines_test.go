@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 )
 
 // fakePolicies governs every machine in the same way.

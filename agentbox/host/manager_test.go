@@ -11,8 +11,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/place/local"
-	"agentbox/agentbox/place/local/supervisors/supervisortest"
 	"agentbox/agentbox/place/local/templates"
+	"agentbox/tools/suites/supervisortest"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
 )

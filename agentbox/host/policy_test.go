@@ -20,8 +20,8 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
-	"agentbox/agentbox/place/local/supervisors/supervisortest"
 	"agentbox/policy"
+	"agentbox/tools/suites/supervisortest"
 )
 
 // superviseFake answers for the machine of a box until it has ended, as far as a change of policy

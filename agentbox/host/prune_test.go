@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 )
 
 // repository makes a checkout with one commit on main.

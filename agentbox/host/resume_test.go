@@ -10,7 +10,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 )
 
 // paused is a box with a saved machine, and machines that start as greet says.

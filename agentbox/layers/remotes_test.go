@@ -15,7 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
-	"agentbox/cachestore/storetest"
+	"agentbox/tools/suites/storetest"
 )
 
 // remoteWith makes a directory that has these bytes under the digest of right.

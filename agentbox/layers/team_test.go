@@ -10,11 +10,11 @@ import (
 	"agentbox/agentbox"
 	"agentbox/cachestore"
 	"agentbox/cachestore/blob"
-	"agentbox/cachestore/storetest"
 	"agentbox/mesh/exchange"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/meshtest"
 	"agentbox/mesh/wire"
+	"agentbox/tools/suites/meshtest"
+	"agentbox/tools/suites/storetest"
 	"agentbox/vmm/image"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/meshtest"
 	"agentbox/mesh/wire"
+	"agentbox/tools/suites/meshtest"
 )
 
 // A taken-over member serves whatever it likes of an honest owner, and of itself.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
-	"agentbox/mesh/meshtest"
+	"agentbox/tools/suites/meshtest"
 )
 
 // openStore opens the catalogues of a member.

@@ -14,8 +14,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/meshtest"
 	"agentbox/mesh/wire"
+	"agentbox/tools/suites/meshtest"
 )
 
 type member struct {

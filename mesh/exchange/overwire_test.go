@@ -6,8 +6,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/mesh/exchange/schedule"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/meshtest"
 	"agentbox/mesh/wire"
+	"agentbox/tools/suites/meshtest"
 )
 
 // overQUIC makes a machine whose streams are real ones.

@@ -14,8 +14,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/mesh/gossip"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/meshtest"
 	"agentbox/mesh/wire"
+	"agentbox/tools/suites/meshtest"
 )
 
 func start(t *testing.T, team *meshtest.Team, key ed25519.PrivateKey, node *wire.Node) *gossip.Gossip {

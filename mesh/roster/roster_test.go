@@ -17,9 +17,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/meshtest"
 	"agentbox/mesh/roster"
 	"agentbox/mesh/wire"
+	"agentbox/tools/suites/meshtest"
 )
 
 type machine struct {

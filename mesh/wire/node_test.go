@@ -17,8 +17,8 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/mesh/identity"
-	"agentbox/mesh/meshtest"
 	"agentbox/mesh/wire"
+	"agentbox/tools/suites/meshtest"
 )
 
 var discard = slog.New(slog.DiscardHandler)

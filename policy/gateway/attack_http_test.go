@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"agentbox/policy/gateway/gatewaytest"
+	"agentbox/tools/suites/gatewaytest"
 )
 
 func TestAttackFraming(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"agentbox/policy/gateway/gatewaytest"
+	"agentbox/tools/suites/gatewaytest"
 )
 
 // recordedHello is what crypto/tls says first.

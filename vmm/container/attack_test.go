@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentbox/vmm/guest/guesttest"
+	"agentbox/tools/suites/guesttest"
 )
 
 // The known ways out of a container are tried in one, by root and by the box's user. None leads to

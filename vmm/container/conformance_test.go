@@ -16,13 +16,13 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/tools/suites/guesttest"
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
 	"agentbox/vmm/container"
 	"agentbox/vmm/guest"
-	"agentbox/vmm/guest/guesttest"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image/rootfs"
-	"agentbox/vmm/vmmtest"
 )
 
 func TestConformance(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
-	"agentbox/vmm/vmmtest"
 )
 
 // envMount makes the test binary the process that mounts and reads: it says on which file. One

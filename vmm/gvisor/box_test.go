@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/gvisor"
 	"agentbox/vmm/image/rootfs"
-	"agentbox/vmm/vmmtest"
 )
 
 func inDir(t *testing.T, s vmm.Spec) vmm.Spec {

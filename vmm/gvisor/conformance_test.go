@@ -19,14 +19,14 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
+	"agentbox/tools/suites/guesttest"
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
-	"agentbox/vmm/guest/guesttest"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/gvisor"
 	"agentbox/vmm/gvisor/runsc"
 	"agentbox/vmm/image/rootfs"
-	"agentbox/vmm/vmmtest"
 )
 
 func TestConformance(t *testing.T) {

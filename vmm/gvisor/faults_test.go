@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/gvisor"
 	"agentbox/vmm/gvisor/runsc"
-	"agentbox/vmm/vmmtest"
 )
 
 func TestFaults(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
-	"agentbox/vmm/vmmtest"
 )
 
 func TestConformance(t *testing.T) {

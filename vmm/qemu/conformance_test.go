@@ -14,14 +14,14 @@ import (
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
+	"agentbox/tools/suites/guesttest"
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
-	"agentbox/vmm/guest/guesttest"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image/rootfs"
 	"agentbox/vmm/kernel"
 	"agentbox/vmm/qemu"
-	"agentbox/vmm/vmmtest"
 )
 
 func TestConformance(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
 	"agentbox/vmm/qemu"
-	"agentbox/vmm/vmmtest"
 )
 
 func inDir(t *testing.T, s vmm.Spec) vmm.Spec {

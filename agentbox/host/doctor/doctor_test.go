@@ -11,7 +11,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 	"agentbox/vmm"
 )
 

@@ -8,7 +8,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 )
 
 // probed is a kind that has found out something about its host.

@@ -13,7 +13,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/local/supervisors/supervisortest"
+	"agentbox/tools/suites/supervisortest"
 )
 
 // A supervisor that ends under any call leaves an error that says why, and what to do, also if it

@@ -18,7 +18,7 @@ import (
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/drivers"
 	"agentbox/agentbox/place/local/templates"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 	"agentbox/vmm"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image"

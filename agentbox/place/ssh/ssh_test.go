@@ -15,7 +15,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/place"
-	"agentbox/agentbox/place/placetest"
+	"agentbox/tools/suites/placetest"
 )
 
 // sshd runs a stock sshd on loopback for this user, whose home is a directory of the test, and

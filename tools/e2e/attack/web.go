@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"agentbox/policy/gateway/gatewaytest"
+	"agentbox/tools/suites/gatewaytest"
 )
 
 // dial connects and sets a deadline for everything on the connection.

@@ -5,7 +5,7 @@
 // a microVM boots. It is here because a kernel is found, fetched and verified for a home, with this
 // build's guest agent in it; the driver only learns where it is.
 //
-// A new kind is a package below vmm that passes vmm/vmmtest, and a case in Open
+// A new kind is a package below vmm that passes tools/suites/vmmtest, and a case in Open
 // with its row in agentbox.Kinds.
 package drivers
 

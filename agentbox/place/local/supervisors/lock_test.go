@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"agentbox/agentbox/durable"
-	"agentbox/agentbox/place/local/supervisors/supervisortest"
+	"agentbox/tools/suites/supervisortest"
 )
 
 func TestMain(m *testing.M) { supervisortest.Main(m) }

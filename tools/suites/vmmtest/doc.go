@@ -2,7 +2,7 @@
 // measures neither speed nor isolation.
 //
 // A driver's test calls Run with a Harness: the driver, a spec, and a Guest that does what the
-// suite asks from inside. Both drivers run it with the real agent (vmm/guest/guesttest). A promise
+// suite asks from inside. Both drivers run it with the real agent (guesttest). A promise
 // of package vmm without a test here is a gap. TestBlocks is for what stands between vmm.Blocks and
 // a machine, TestOrphans for processes that must not outlive their parent.
 //

@@ -1,5 +1,5 @@
 // Package guesttest drives the real guest agent for the conformance suite of the drivers
-// (vmm/vmmtest). It is for tests only.
+// (vmmtest). It is for tests only.
 //
 // A Guest begins a life as a supervisor does, and keeps files over SFTP where the suite expects
 // them. The tests of vmm/qemu and vmm/gvisor add PowerOff and make it a vmmtest.Guest.
@@ -13,10 +13,10 @@ import (
 
 	"github.com/pkg/sftp"
 
+	"agentbox/tools/suites/vmmtest"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
-	"agentbox/vmm/vmmtest"
 )
 
 // Guest is a vmmtest.Guest but for PowerOff, which depends on the programs in the image.
