@@ -6,7 +6,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
-	"agentbox/cachestore/golden"
+	"agentbox/tools/suites/golden"
 )
 
 // What small files hold in the examples of testdata.

@@ -73,7 +73,7 @@ func build(t testing.TB) (program string, module func(name string) []byte) {
 		if built.dir, built.err = os.MkdirTemp("", "check"); built.err != nil {
 			return
 		}
-		for _, args := range [][]string{{"agentbox-check", "./agentbox-check"}, {"listfmt", "./testdata/listfmt"}, {"hostile", "./testdata/hostile"}} {
+		for _, args := range [][]string{{"agentbox-check", "./agentbox-check"}, {"listfmt", "../../tools/e2e/listfmt"}, {"hostile", "../../tools/e2e/hostile"}} {
 			cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(built.dir, args[0]), args[1])
 			if cmd.Env = append(os.Environ(), "CGO_ENABLED=0"); args[0] != "agentbox-check" {
 				cmd.Env = append(cmd.Env, "GOOS=wasip1", "GOARCH=wasm")

@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
 	"agentbox/cachestore/blob"
-	"agentbox/cachestore/golden"
+	"agentbox/tools/suites/golden"
 	"agentbox/vmm/image"
 )
 

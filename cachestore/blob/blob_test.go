@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"agentbox/agentbox"
-	"agentbox/cachestore/golden"
+	"agentbox/tools/suites/golden"
 )
 
 var vectorKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))

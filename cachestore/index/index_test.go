@@ -11,7 +11,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/cachestore/blob"
-	"agentbox/cachestore/golden"
+	"agentbox/tools/suites/golden"
 )
 
 func open(t *testing.T, dir string) *Index {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"agentbox/cachestore/blob"
-	"agentbox/cachestore/golden"
+	"agentbox/tools/suites/golden"
 )
 
 func record(text string) []byte {

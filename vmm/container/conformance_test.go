@@ -67,7 +67,7 @@ func probeImage(t *testing.T) string {
 	}
 	defer f.Close()
 	tree := rootfs.New(rootfs.DefaultLimits, time.Unix(0, 0))
-	for name, source := range map[string]string{"probe": "../guest/testdata/probe", "attack": "./testdata/attack"} {
+	for name, source := range map[string]string{"probe": "../../tools/e2e/probe", "attack": "../../tools/e2e/escape"} {
 		program := build(t, source)
 		err = errors.Join(err, tree.Put(name, &rootfs.Inode{Mode: 0o100755, Size: int64(len(program)), Content: rootfs.Bytes(program)}))
 	}

@@ -64,7 +64,7 @@ func (r *rig) ok(err error) {
 // image makes a root file system of the probe alone.
 func (r *rig) image() string {
 	probe := filepath.Join(r.TempDir(), "probe")
-	build := exec.Command("go", "build", "-o", probe, "./testdata/probe")
+	build := exec.Command("go", "build", "-o", probe, "../../tools/e2e/probe")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		r.Fatalf("build probe: %v\n%s", err, out)

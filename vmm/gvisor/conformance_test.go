@@ -84,7 +84,7 @@ func programsDir(t *testing.T) string {
 // probeImage is a root file system with one program: what the agent runs itself needs none.
 func probeImage(t *testing.T) string {
 	probe := filepath.Join(t.TempDir(), "probe")
-	build := exec.Command("go", "build", "-o", probe, "../guest/testdata/probe")
+	build := exec.Command("go", "build", "-o", probe, "../../tools/e2e/probe")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build probe: %v\n%s", err, out)

@@ -1,4 +1,4 @@
-// Command attack tries the known ways out of a container, as a program in one. None would do harm
+// Command escape tries the known ways out of a container, as a program in one. None would do harm
 // where it succeeds: it reads, or opens for writing and writes nothing, or uses what the test made for
 // it. It prints a line for each: what it was, and "refused: " with the error or "SUCCEEDED".
 package main
@@ -276,14 +276,11 @@ func chrootTwice() error {
 // underRoot takes the root away, and enters the mount namespace anew, where it leads to what is
 // mounted below.
 func underRoot() error {
-	ns, err := os.Open("/proc/self/ns/mnt")
-	if err != nil {
-		return err
-	}
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return err
 	}
-	if ns, err = os.Open("/proc/self/ns/mnt"); err != nil {
+	ns, err := os.Open("/proc/self/ns/mnt")
+	if err != nil {
 		return err
 	}
 	if err := unix.Unmount("/", unix.MNT_DETACH); err != nil {

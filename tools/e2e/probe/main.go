@@ -32,7 +32,7 @@ func main() {
 			for i := 0; i < len(b); i += 4096 {
 				b[i] = 1
 			}
-			all = append(all, b)
+			all = append(all, b) //lint:ignore SA4010 it is to take memory
 		}
 	case "forks": // starts processes until it may not
 		for n := 0; ; n++ {

@@ -18,9 +18,10 @@ func main() {
 			for i := range b {
 				b[i] = 1
 			}
-			all = append(all, b)
+			all = append(all, b) //lint:ignore SA4010 it is to take memory
 		}
 	case "time":
+		//lint:ignore SA5002 it is to take time
 		for {
 		}
 	case "files":
