@@ -34,7 +34,6 @@ func usualLoad(own []toolchain.Command) agentLoad {
 // maxLoad is far more than a file of commands has, in bytes.
 const maxLoad = 1 << 20
 
-// readLoad reads a file for --profile.
 func readLoad(name string, own []toolchain.Command) (agentLoad, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -76,7 +75,6 @@ func parseLoad(data []byte, name string, own []toolchain.Command) (agentLoad, er
 	return load, r.Err("for example think: 3s and commands: {search: git grep -n main, test: } with a command of the repository's bench:")
 }
 
-// readCommands reads commands by name.
 func readCommands(r *yamlfile.Reader, n *yaml.Node, own []toolchain.Command) (out []toolchain.Command) {
 	r.Pairs(n, func(k, v *yaml.Node) {
 		c := toolchain.Command{Name: k.Value}

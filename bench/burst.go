@@ -96,7 +96,6 @@ func (c *fleet) idle(ctx context.Context) (each float64, err error) {
 	return each, nil
 }
 
-// prepare makes the repositories.
 func (c *fleet) prepare(ctx context.Context) (err error) {
 	for i := range c.names {
 		c.names[i] = fmt.Sprintf("burst-%d", i)
@@ -132,5 +131,4 @@ func (c *fleet) enter(ctx context.Context, apart time.Duration) []outcome {
 	return out
 }
 
-// remove removes those that exist.
 func (c *fleet) remove(ctx context.Context) error { return c.lab.Plain.Remove(ctx, c.names...) }

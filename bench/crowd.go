@@ -70,7 +70,6 @@ func (c *crowd) agent(ctx context.Context, n int, p *place) {
 	}
 }
 
-// scenario returns the scenario of a command among all of the crowd's.
 func (c *crowd) scenario(area, command string, i int) Scenario {
 	of := fmt.Sprintf("of-%d", c.size)
 	return Scenario{

@@ -97,7 +97,6 @@ func sourceList(list string) string {
 	return out.String()
 }
 
-// sourceStanzas does the same for deb822 stanzas.
 func sourceStanzas(stanzas string) string {
 	var out strings.Builder
 	for line := range strings.Lines(stanzas) {

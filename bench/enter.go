@@ -75,7 +75,6 @@ func (l *Lab) fresh(name string, limit time.Duration, flags ...string) Scenario 
 	}
 }
 
-// large is the same with a repository of 100 MB.
 func (l *Lab) large() Scenario {
 	return Scenario{
 		Name: "enter/workspace-100mb", Ceiling: InMilliseconds(BootLimit),

@@ -80,7 +80,6 @@ func (r *Run) Fidelity(ctx context.Context, all bool) error {
 	})
 }
 
-// checkIn runs checks in a box.
 func (r *Run) checkIn(ctx context.Context, box WorkBox, chosen []check) error {
 	for _, c := range chosen {
 		end := r.Progress.Begin("fidelity/"+c.name, string(box.Installation.Lab.kind))
@@ -156,7 +155,6 @@ func (l *Lab) workstation(ctx context.Context, all bool) (WorkBox, error) {
 	return b, err
 }
 
-// checkConfig is a configuration with the packages of all checks.
 func checkConfig() string {
 	packages := []string{"build-essential", "git", "procps", "python3"}
 	for _, c := range checks(true) {
@@ -206,7 +204,6 @@ func WriteChecks(w io.Writer, all []Check) error {
 	return t.Flush()
 }
 
-// cell is the outcome for a table.
 func (c Check) cell() string {
 	if c.Works {
 		return "yes"

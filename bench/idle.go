@@ -56,7 +56,6 @@ func (l *Lab) Idle(box agentbox.Box) []Scenario {
 	return InBoxes(box, idleLimit, alone, boxes, preempted)
 }
 
-// prepare makes the team.
 func (n *night) prepare(ctx context.Context) (err error) {
 	if n.repo, err = n.lab.Repo(ctx, idleName, SmallRepository); err != nil {
 		return err
@@ -158,7 +157,6 @@ func (n *night) feel(ctx context.Context, first func(context.Context) error) (fl
 	return summarize(late).P99, nil
 }
 
-// close ends the team.
 func (n *night) close(ctx context.Context) error {
 	if n.worker == nil {
 		return nil

@@ -108,7 +108,6 @@ func (p *Installation) Up(name string, flags ...string) []string {
 	return slices.Concat([]string{"up", "--name", name}, p.Lab.Flags, flags)
 }
 
-// boxes lists all boxes.
 func (p *Installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
 	err = p.Ask(ctx, &list, "ls", "--json")
 	return list, err

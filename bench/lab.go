@@ -97,7 +97,6 @@ func newLabDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, labPrefix)
 }
 
-// fill locks the directory and creates its contents.
 func (l *Lab) fill(ctx context.Context, binary string) (err error) {
 	if l.lock, err = durable.TryLock(filepath.Join(l.Dir, lockName)); err != nil {
 		return err

@@ -77,7 +77,6 @@ func (r *Run) MeasureProject(ctx context.Context, dir string, o ProjectOptions) 
 	return err
 }
 
-// measureIn measures in the Labs of all kinds.
 func (r *Run) measureIn(ctx context.Context, p *Project, labs []*Lab, native bool, crowds []int, load agentLoad) error {
 	all := p.Scenarios(labs, native)
 	for _, n := range crowds {

@@ -89,7 +89,6 @@ func (r Report) WritePage(w io.Writer, baselineName string, baseline *Report, co
 	return t.Execute(w, p)
 }
 
-// draw computes the drawings.
 func (p *page) draw() {
 	low, high := math.Inf(1), 0.0
 	for _, s := range p.Report.Scenarios {

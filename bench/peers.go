@@ -65,7 +65,6 @@ type PeerCommand struct {
 	Command string `json:"command"` // for a shell, in the directory of the working copy
 }
 
-// shellQuote quotes a word for a shell.
 func shellQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // findPeers makes places of the peers that work on this machine, and notes in the report what each

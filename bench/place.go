@@ -20,7 +20,6 @@ type place struct {
 	ran      []bool // by command, since fresh; nil before the first
 }
 
-// renew makes the place anew.
 func (p *place) renew(ctx context.Context) error {
 	p.ran = nil
 	if err := p.fresh(ctx); err != nil {

@@ -133,7 +133,6 @@ func between(from, to reading, cpus int) Load {
 // are enough.
 func part(v float64) float64 { return ratio(min(max(v, 0), 1), 1) }
 
-// percent formats a part for people.
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
 // Blame says whether something else than the box made a sample slow, "" if nothing shows that.

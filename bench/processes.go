@@ -68,7 +68,6 @@ type knownProcess struct {
 // settled is the look after which a process has become the program that it was started for.
 const settled = 3
 
-// find returns the processes that there are now.
 func (f *finder) find() (pids []int) {
 	all, _ := f.proc.AllProcs()
 	f.mu.Lock()
@@ -96,7 +95,6 @@ func (f *finder) find() (pids []int) {
 	return pids
 }
 
-// look reads what a process is.
 func (f *finder) look(p procfs.Proc, looks int) knownProcess {
 	k := knownProcess{looks: looks}
 	if s, err := p.Stat(); err == nil {
@@ -144,7 +142,6 @@ func related(p process) bool {
 	return p.pid != os.Getpid() && (strings.HasPrefix(p.name, binaryName) || strings.HasPrefix(p.name, "qemu") || strings.HasPrefix(p.name, "runsc"))
 }
 
-// formatProcesses formats processes for people.
 func formatProcesses(all []process) string {
 	var out []string
 	for _, p := range all {

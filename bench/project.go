@@ -181,7 +181,6 @@ func (b *projectBox) enter(ctx context.Context, arg ...string) (float64, error) 
 	return InMilliseconds(took), err
 }
 
-// place is where the commands run in the box.
 func (b *projectBox) place() *place {
 	if b.at == nil {
 		b.at = &place{WorkTarget: WorkBox{Installation: b.lab.Plain, Name: b.name()}, fresh: b.renew, commands: b.project.Commands}
@@ -189,7 +188,6 @@ func (b *projectBox) place() *place {
 	return b.at
 }
 
-// entering returns the scenarios of entering a box of the project.
 func (b *projectBox) entering() []Scenario {
 	new := func(ctx context.Context) (float64, error) {
 		b.place().ran = nil // the box goes away

@@ -99,7 +99,6 @@ func (r Runner) group(ctx context.Context, group []Scenario, until time.Time) (r
 	return results, nil
 }
 
-// round takes one sample of each scenario that is to have another.
 func (r Runner) round(ctx context.Context, tracks []*scenarioRun, run int, begun time.Time) error {
 	for _, t := range tracks {
 		if t.Most > 0 && run >= t.Most {

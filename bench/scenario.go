@@ -92,7 +92,6 @@ func Matches(name string, patterns []string) (bool, error) {
 	return len(patterns) == 0, nil
 }
 
-// names lists the names of scenarios, for a hint.
 func names(all []Scenario) string {
 	var out []string
 	for _, s := range all {

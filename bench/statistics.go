@@ -33,7 +33,6 @@ func ratioInterval(ours, theirs []float64) *[2]float64 {
 	return &[2]float64{ratio(ratios[tail], 1), ratio(ratios[resamples-1-tail], 1)}
 }
 
-// resampledMedian is the median of as many samples, each drawn from all.
 func resampledMedian(samples []float64, random *rand.Rand) float64 {
 	drawn := make([]float64, len(samples))
 	for i := range drawn {

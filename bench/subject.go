@@ -38,7 +38,6 @@ func (s subject) answers(ctx context.Context, name string) error {
 	return err
 }
 
-// verbs returns the scenarios of one command each.
 func (s subject) verbs() []Scenario {
 	answers := func(ctx context.Context) error { return s.answers(ctx, subjectName) }
 	return []Scenario{
@@ -85,7 +84,6 @@ func (s subject) processes(ctx context.Context) ([]process, error) {
 	return processesOf(b.ID.String())
 }
 
-// paused makes sure that the box is paused.
 func (s subject) paused(ctx context.Context) error {
 	if err := s.running(ctx); err != nil {
 		return err
@@ -102,7 +100,6 @@ func (s subject) alone(ctx context.Context) error {
 	return s.running(ctx)
 }
 
-// forked proves that the fork answers, and removes it.
 func (s subject) forked(ctx context.Context) error {
 	if err := s.answers(ctx, forkName); err != nil {
 		return err

@@ -109,7 +109,6 @@ func formatAmount(v float64, unit string) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// unitName returns the unit of amount.
 func unitName(unit string) string {
 	if unit == Bytes {
 		return "MiB"

@@ -29,7 +29,6 @@ func (r Report) Verdicts() (out []string) {
 // special are the scenarios of commands that the line leaves out.
 var special = agentbox.Pattern(`-cold$|-of-[0-9]+$`)
 
-// verdict returns the parts of the line of a kind.
 func (r Report) verdict(kind string) (parts []string) {
 	entering, failed := 0.0, 0
 	for _, s := range r.Scenarios {

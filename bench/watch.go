@@ -58,7 +58,6 @@ func newWatch(ctx context.Context, text string) (*watch, error) {
 	return w, nil
 }
 
-// end stops watching.
 func (w *watch) end() {
 	w.stop()
 	w.stopped.Wait()
@@ -82,7 +81,6 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// refresh looks for processes of boxes.
 func (w *watch) refresh() {
 	found := w.find()
 	w.mutex.Lock()
@@ -90,7 +88,6 @@ func (w *watch) refresh() {
 	w.boxes = found
 }
 
-// now takes a reading and keeps it.
 func (w *watch) now() reading {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -104,7 +101,6 @@ func (w *watch) now() reading {
 	return r
 }
 
-// addPoint adds to the timeline.
 func (w *watch) addPoint(from, to reading) {
 	l, stall := between(from, to, runtime.NumCPU()), 0.0
 	for _, v := range l.Stalled {

@@ -115,7 +115,6 @@ func (j Job) Scenario(name string, where WorkTarget) Scenario {
 	}
 }
 
-// measure takes one sample.
 func (j Job) measure(ctx context.Context, where WorkTarget) (float64, error) {
 	if j.prepare != "" {
 		if _, err := where.Run(ctx, j.prepare); err != nil {

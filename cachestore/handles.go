@@ -98,7 +98,6 @@ func (h *handles) imageOf(id uint64) (agentbox.Digest, bool) {
 	return d, ok
 }
 
-// isImageOf reports whether id is the number of an image file of a manifest.
 func (h *handles) isImageOf(id uint64, manifest agentbox.Digest) bool {
 	owner, ok := h.imageOf(id)
 	return ok && owner == manifest

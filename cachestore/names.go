@@ -133,7 +133,6 @@ func (ns *names) trusts(n blob.Name) bool {
 	return ns.trusted != nil && ns.trusted(n.Producer)
 }
 
-// nameFile returns the name of a key's file in names/.
 func nameFile(namespace, key string) string { return hashed(namespace, key) }
 
 // write writes a name's file, or with alarmSuffix the file of the name that lost. Callers hold mu.

@@ -72,7 +72,6 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// find returns the chunk with the byte at off, which is in the blob, and the offset of that chunk.
 func (r *Reader) find(off int64) (chunk int, start int64) {
 	if r.fill.m.Blocks {
 		i := int(off / blob.BlockSize)

@@ -84,7 +84,6 @@ func (r *rebuilding) charge(ctx context.Context) error {
 	return nil
 }
 
-// add counts bytes as read.
 func (r *rebuilding) add(n int64) {
 	if r.done += n; r.progress != nil {
 		r.progress(min(r.done, r.total), r.total)
@@ -118,7 +117,6 @@ func (r *rebuilding) claim(d agentbox.Digest, p index.Location, b []byte) error 
 	return r.flush()
 }
 
-// pack claims the records of one pack whose bytes match their headers.
 func (r *rebuilding) pack(ctx context.Context, id uint64) error {
 	k := fileKey{id: id}
 	f, err := r.s.handles.get(k)

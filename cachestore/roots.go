@@ -15,7 +15,6 @@ type roots struct {
 
 func (r roots) keeps(d agentbox.Digest) bool { return len(r.names[d]) > 0 || len(r.pins[d]) > 0 }
 
-// describe names a manifest by what keeps it, for messages.
 func (r roots) describe(d agentbox.Digest) string {
 	for _, n := range r.names[d] {
 		return n.Namespace + "/" + n.Key

@@ -99,7 +99,6 @@ func (s *space) tryReserve(kind blob.Kind, n int64) error {
 	return nil
 }
 
-// release ends a reservation.
 func (s *space) release(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +119,6 @@ func (s *space) count(ctx context.Context, eachMeta func(context.Context, func(a
 	return err
 }
 
-// usedBytes returns the number of bytes on disk.
 func (s *space) usedBytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +171,6 @@ func (q Quota) check() error {
 	return nil
 }
 
-// set is Store.SetQuota.
 func (s *space) set(q Quota) error {
 	if err := q.check(); err != nil {
 		return err

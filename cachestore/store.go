@@ -99,7 +99,6 @@ func Open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	return s, nil
 }
 
-// withDefaults fills in the defaults of Config.
 func withDefaults(cfg Config) Config {
 	if cfg.FS == nil {
 		cfg.FS = disk.OS{}

@@ -109,7 +109,6 @@ func (v *verification) claims(ctx context.Context) ([]claimOn, error) {
 // reads.
 const verifyRun = 4 << 20
 
-// check has workers check the claims, a run each.
 func (v *verification) check(ctx context.Context, list []claimOn) error {
 	workers := newWorkers(ctx)
 	var err error

@@ -230,7 +230,6 @@ func (m *Mesh) Status() Status {
 	return s
 }
 
-// counters returns all counters by name.
 func (r *running) counters(lists uint64) map[string]uint64 {
 	w, g, c := r.node.Counters(), r.gossip.Counters(), r.catalogues.Counters()
 	met, failed := uint64(0), uint64(0)

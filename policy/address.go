@@ -105,7 +105,6 @@ func (r Rule) Class() (Class, string) {
 	return classOf(r.Prefix)
 }
 
-// classOf is the class of a range of addresses.
 func classOf(p netip.Prefix) (Class, string) {
 	for _, s := range special {
 		switch {

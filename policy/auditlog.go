@@ -60,7 +60,6 @@ func OpenLog(dir, box string) (*Log, error) {
 	return l, nil
 }
 
-// open finds the end of the chain and continues there.
 func (l *Log) open() error {
 	last, err := lastOf(l.dir)
 	if err != nil {

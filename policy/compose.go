@@ -40,7 +40,6 @@ func Compose(s Sources) Spec {
 	return spec
 }
 
-// layer makes a layer of a file's rules.
 func layer(source Source, f File) Layer {
 	return Layer{Source: source, Allow: f.Allow, Deny: f.Deny, Private: f.Private}
 }

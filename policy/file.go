@@ -90,7 +90,6 @@ func (f *File) read(r *yamlfile.Reader, key string, n *yaml.Node) {
 	}
 }
 
-// readRules parses a list of rules, or a single one.
 func readRules(r *yamlfile.Reader, key string, n *yaml.Node) []Rule {
 	items := []*yaml.Node{n}
 	switch {

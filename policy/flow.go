@@ -61,7 +61,6 @@ func parseHostPort(s string) (Flow, bool) {
 	return f, f.Name != "" || f.Addr.IsValid()
 }
 
-// request adds what a request for a URL contains.
 func (f *Flow) request(u *url.URL, method string) {
 	f.Path, f.Method = cmp.Or(u.EscapedPath(), "/"), cmp.Or(strings.ToUpper(method), "GET")
 	if u.RawQuery != "" {

@@ -80,7 +80,6 @@ func match(pattern, s string) bool {
 	}
 }
 
-// wildcardLength is the length of the wildcard at j.
 func wildcardLength(pattern string, j int) int {
 	if strings.HasPrefix(pattern[j:], "**") {
 		return 2

@@ -189,7 +189,6 @@ func (p *Policy) allowed(f Flow, inside bool) Verdict {
 	return found
 }
 
-// allowing is how far a layer allows a flow.
 func (l Layer) allowing(f Flow) reach {
 	most := no
 	for _, r := range slices.Concat(l.Private, l.Allow) {

@@ -66,7 +66,6 @@ func Call[Req, Resp any](ctx context.Context, c *Client, e Endpoint[Req, Resp], 
 	return readAnswer[Resp](ctx, c, e.Path, json.NewDecoder(resp.Body), progress)
 }
 
-// newRequest returns the HTTP request of any call.
 func (c *Client) newRequest(ctx context.Context, path string, req any) (*http.Request, error) {
 	if err := checkText(req); err != nil {
 		return nil, err

@@ -148,7 +148,6 @@ func SendSource(ctx context.Context, from, to *Client, ref agentbox.SourceRef) (
 	return out, err
 }
 
-// readStream reads a whole answer.
 func readStream(ctx context.Context, c *Client, path string, d agentbox.Digest, in io.Reader) ([]byte, error) {
 	answer, err := c.Stream(ctx, path, d, in)
 	if err != nil {

@@ -151,7 +151,6 @@ func validName(name string) bool {
 		!slices.ContainsFunc(parts, func(p string) bool { return len(p) > maxPart }) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// clip bounds a name that is quoted.
 func clip(s string) string { return s[:min(len(s), 200)] }
 
 // writeFile writes one file below the directory. A file whose name is taken, or that another one

@@ -141,7 +141,6 @@ func damaged(err error) error {
 	return agentbox.Errorf(agentbox.Corrupt, "the statement of the artifacts is damaged: %w", err)
 }
 
-// decode reads one JSON value that nothing follows.
 func decode(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if err := d.Decode(v); err != nil {

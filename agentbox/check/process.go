@@ -29,7 +29,6 @@ type process struct {
 	report             bytes.Buffer
 }
 
-// start starts the program with a module.
 func (r Runner) start(d agentbox.Digest) (*process, error) {
 	wasm, err := r.open(d)
 	if err != nil {

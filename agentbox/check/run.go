@@ -159,7 +159,6 @@ func relay(from io.Reader, to io.Writer, known map[string]bool) error {
 	}
 }
 
-// objectNames are the objects in a listing.
 func objectNames(listing []byte) map[string]bool {
 	known := map[string]bool{}
 	for record := range bytes.SplitSeq(listing, []byte{0}) {

@@ -57,7 +57,6 @@ func (r Runner) forget() error {
 	return err
 }
 
-// open opens a module, which counts as its use.
 func (r Runner) open(d agentbox.Digest) (*os.File, error) {
 	path := filepath.Join(r.directory(d), moduleFile)
 	f, err := os.Open(path)

@@ -52,7 +52,6 @@ func whyAbandoned(t agentbox.Task) string {
 	return "code"
 }
 
-// measure adds a task.
 func (m *taskMeasures) measure(t agentbox.Task) {
 	m.add(t)
 	if len(t.Attempts) > 0 {

@@ -40,7 +40,6 @@ func (a *app) checkCommand() *cli.Command {
 	}
 }
 
-// checkText says how a check went.
 func checkText(c agentbox.CheckResult) string {
 	text := "passed"
 	if c.Output != "" {

@@ -200,7 +200,6 @@ type verb struct {
 	command func() *cli.Command
 }
 
-// verbs returns all verbs, in the order of the help.
 func (a *app) verbs() []verb {
 	return []verb{
 		// These make, find and remove boxes, and run commands in boxes of their own.

@@ -100,7 +100,6 @@ func (a *app) environ() []string {
 // isolationEnv decides what kind auto is.
 const isolationEnv = "AGENTBOX_ISOLATION"
 
-// currentDir returns the current directory, for verbs that need one.
 func currentDir() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

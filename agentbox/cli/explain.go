@@ -75,7 +75,6 @@ func (a *app) explain(ctx context.Context, req api.UpRequest) error {
 	return a.report(facts{value: e, text: e.text()})
 }
 
-// newExplained is what a configuration says.
 func newExplained(cfg *config.Config) explained {
 	e := explained{
 		Source: cfg.Source, Build: cfg.Build, Image: cfg.Image, Packages: cfg.Packages, Toolchain: cfg.Toolchain, Lockfiles: cfg.Lockfiles,
@@ -86,7 +85,6 @@ func newExplained(cfg *config.Config) explained {
 	return e
 }
 
-// loadConfig returns the current directory and the configuration that governs it.
 func loadConfig(ctx context.Context, devcontainer string) (dir string, cfg *config.Config, err error) {
 	if dir, err = currentDir(); err == nil {
 		cfg, err = config.LoadAt(ctx, config.Place{Directory: dir, Devcontainer: devcontainer})
@@ -136,7 +134,6 @@ func (e explained) text() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// boxText writes what the configuration says of the box, line by line.
 func (e explained) boxText(b *strings.Builder) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(b, "%-14s %s\n", name, agentbox.Printable(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")))

@@ -132,7 +132,6 @@ func againstText(r api.IdleReason) string {
 	return cmp.Or(words[r], agentbox.Printable(string(r)))
 }
 
-// idleText says whether this machine takes a task.
 func idleText(s api.IdleStatus) string {
 	var why []string
 	for _, r := range s.Against {

@@ -212,7 +212,6 @@ func imageRows(img api.ImageDetail) [][]string {
 	return rows
 }
 
-// makerText says who made an image.
 func makerText(img api.ImageDetail) string {
 	switch {
 	case img.Maker != "":
@@ -224,7 +223,6 @@ func makerText(img api.ImageDetail) string {
 	return "this machine"
 }
 
-// senderText says who sent bytes of an image.
 func senderText(r api.ImageReceived) string {
 	switch {
 	case r.Peer != "":

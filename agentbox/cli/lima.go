@@ -13,7 +13,6 @@ import (
 	"agentbox/agentbox/programs"
 )
 
-// limaCommand groups the verbs about the machine that Lima runs for this home.
 func (a *app) limaCommand() *cli.Command {
 	var d lima.Description
 	create := []cli.Flag{
@@ -124,7 +123,6 @@ func linuxBinary() (string, error) {
 	return beside, nil
 }
 
-// limaShell runs a command in the machine and exits with its code.
 func (a *app) limaShell(ctx context.Context, _ *cli.Command) error {
 	vm, end, err := a.limaVM()
 	if err != nil {

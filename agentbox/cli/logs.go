@@ -98,7 +98,6 @@ func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 	return err
 }
 
-// printLogs prints the logs of a box that the flags and names select.
 func (a *app) printLogs(ctx context.Context, b agentbox.Box, services []string, l logs) error {
 	switch {
 	// The console and the supervisor's log are one file each, so the choices exclude each other.

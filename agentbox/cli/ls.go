@@ -49,7 +49,6 @@ func (a *app) listTeam(ctx context.Context) error {
 	})
 }
 
-// boxesFacts returns the facts about boxes, with their usage where it was measured.
 func boxesFacts(boxes []agentbox.Box, usage bool) facts {
 	head := []string{"NAME", "ID", "STATE", "ISOLATION", "BRANCH", "AGE", "DIRECTORY"}
 	// The header has these columns even if no box was measured.

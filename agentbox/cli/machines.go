@@ -27,7 +27,6 @@ type machine interface {
 	Box(context.Context, agentbox.BoxID) (net.Conn, error)
 }
 
-// machine returns the machine of this command line.
 func (a *app) machine() (machine, error) {
 	if a.host == "" {
 		return a.here, nil
@@ -132,7 +131,6 @@ func fromHere(dir string) string {
 	return name + ":" + dir
 }
 
-// checkHere refuses a command that cannot work on the machine of --host.
 func (a *app) checkHere(cmd *cli.Command) error {
 	name := strings.TrimPrefix(cmd.FullName(), "agentbox ")
 	hint, listed := onlyHere[name]
@@ -171,7 +169,6 @@ func (a *app) refThere(arg string) api.BoxRef {
 	return api.BoxRef{Directory: fromHere(repo.Root)}
 }
 
-// arrive makes ports of another machine arrive on this one, and returns where.
 func (a *app) arrive(ctx context.Context, ports []agentbox.Port) ([]agentbox.Port, error) {
 	if a.host == "" {
 		return ports, nil
@@ -195,7 +192,6 @@ func (a *app) arrive(ctx context.Context, ports []agentbox.Port) ([]agentbox.Por
 	return out, nil
 }
 
-// reportArrived makes the ports that a box's configuration opens arrive here, and says where.
 func (a *app) reportArrived(ctx context.Context, box agentbox.BoxID) error {
 	b, err := call(ctx, a, api.ShowBox, api.BoxRef{Box: box.String()})
 	if err != nil {

@@ -62,7 +62,6 @@ type mcpServer struct {
 	Env     map[string]string `json:"env,omitempty" toml:"env,omitempty"`
 }
 
-// installMCP writes an agent's configuration, and returns the file.
 func installMCP(agent string, environ []string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

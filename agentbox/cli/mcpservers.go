@@ -73,7 +73,6 @@ func projectText(project string) string {
 	return "this repository"
 }
 
-// references parses the sources of credentials.
 func references(of map[string]string) (map[string]secrets.Reference, error) {
 	out := map[string]secrets.Reference{}
 	for name, source := range of {
@@ -141,7 +140,6 @@ func (a *app) mcpLoginCommand() *cli.Command {
 	}
 }
 
-// showPage shows a page where there is a screen.
 func showPage(page string) {
 	if os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" {
 		_ = exec.Command("xdg-open", page).Start()

@@ -204,7 +204,6 @@ func statusRows(s api.MeshStatus) [][]string {
 	return rows
 }
 
-// movementRow returns the row of a transfer.
 func movementRow(m api.MeshTransfer) []string {
 	what, who := cmp.Or(m.Name, m.Manifest.Short()), strings.Join(m.Peers, ", ")
 	if !m.Receiving {

@@ -110,7 +110,6 @@ func layerRows(layers []policy.Layer) [][]string {
 	return append(rows, []string{"deny", "everything else", string(policy.Builtin)})
 }
 
-// rulesText returns a list of rules on one line.
 func rulesText(rules []policy.Rule) string {
 	var list []string
 	for _, r := range rules {
@@ -295,7 +294,6 @@ func (a *app) policyApprove() *cli.Command {
 	}
 }
 
-// showPolicy reports on the repository of this directory.
 func (a *app) showPolicy(ctx context.Context) (api.PolicyReport, error) {
 	ref, err := a.policyRef(ctx, "")
 	if err != nil {

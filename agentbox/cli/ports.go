@@ -83,7 +83,6 @@ func parsePort(s string) (portPair, error) {
 	return portPair{host: int(h), box: int(b)}, nil
 }
 
-// listPorts prints the ports of a box that answer now.
 func (a *app) listPorts(ctx context.Context, ref api.BoxRef) error {
 	b, err := call(ctx, a, api.ShowBox, ref)
 	if err != nil {

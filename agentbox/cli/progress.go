@@ -171,7 +171,6 @@ func cut(s string, n int) string {
 	return s
 }
 
-// tick returns the mark of a finished step.
 func (p *progress) tick() string {
 	if p.color {
 		return "\x1b[32m✓\x1b[0m"

@@ -133,7 +133,6 @@ func tookText(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// agoText returns how long ago t was, in one unit.
 func agoText(t time.Time) string {
 	switch d := time.Since(t); {
 	case d < 2*time.Minute:

@@ -194,7 +194,6 @@ func (w *foregroundTask) printError(what string, err error) {
 	fmt.Fprintf(w.a.stderr, "agentbox: cannot %s %s: %s\r\n", what, w.id, oneLine(errorText(err)))
 }
 
-// wall returns the limit of --timeout, as the task's result names it.
 func (w *foregroundTask) wall() agentbox.Limit {
 	return agentbox.Limit{Kind: agentbox.LimitWall, Time: w.timeout}
 }

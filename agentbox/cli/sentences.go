@@ -12,7 +12,6 @@ import (
 // line without a full stop. Its subject is "it", the box or its machine, so that a name can precede
 // it.
 
-// endText says why a machine ended.
 func endText(e agentbox.End) string {
 	switch e.Cause {
 	case agentbox.EndLimit:
@@ -42,7 +41,6 @@ func endText(e agentbox.End) string {
 	return string(e.Cause)
 }
 
-// limitText says which limit was reached.
 func limitText(l agentbox.Limit) string { return "it reached its limit: " + l.String() }
 
 // problemText says what is wrong with a box and, if possible, what to do about it.
@@ -70,7 +68,6 @@ func problemText(p agentbox.Problem) string {
 	return string(p.Kind)
 }
 
-// pressureText says in one line what was short.
 func pressureText(p agentbox.Pressure) string {
 	switch p.What {
 	case agentbox.PressureLimit:
@@ -108,7 +105,6 @@ func notes(b agentbox.Box) (lines []string) {
 	return lines
 }
 
-// noteText returns the line for an event that is a note.
 func noteText(e agentbox.Event) string {
 	text := e.Detail
 	switch {

@@ -73,7 +73,6 @@ func (a *app) serve(ctx context.Context, verb string, s served) error {
 	return a.become(verb, args...)
 }
 
-// tokenCommand groups the verbs about tokens.
 func (a *app) tokenCommand() *cli.Command {
 	return &cli.Command{
 		Name: "token", Category: catFaces, Usage: "let other programs call agentbox serve",

@@ -52,7 +52,6 @@ func (a *app) serviceUninstall(ctx context.Context, _ *cli.Command) error {
 	return a.report(facts{value: struct{}{}, text: "the service was removed"})
 }
 
-// serviceFacts returns the status of the service, and what keeps it from running properly.
 func serviceFacts(st service.Status) facts {
 	// From the worst state to the best.
 	state := "not installed: agentbox service install"

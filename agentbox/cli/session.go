@@ -59,7 +59,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// login makes one attempt to open an SSH connection into a box.
 func (a *app) login(ctx context.Context, c api.Connection, user string) (*ssh.Client, error) {
 	login, err := environment.NewLogin(user, []byte(c.Key), []byte(c.HostKey))
 	if err != nil {

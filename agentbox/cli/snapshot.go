@@ -10,7 +10,6 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// snapshotCommand groups the verbs about snapshots.
 func (a *app) snapshotCommand() *cli.Command {
 	return &cli.Command{
 		Name: "snapshot", Category: catLifecycle, Usage: "keep the state of a workspace, small and apart from its box",

@@ -71,7 +71,6 @@ func (a *app) commandOr(cmd *cli.Command) []string {
 	return cmd.Args().Slice()
 }
 
-// flags are those that say what tasks are to do.
 func (s *submission) flags() []cli.Flag {
 	spec := &s.req.Spec
 	return []cli.Flag{

@@ -137,7 +137,6 @@ func nextCommand(t agentbox.Task) string {
 	return fmt.Sprintf("agentbox task logs %s", t.ID)
 }
 
-// headline says how it went, in one line.
 func (m morning) headline() string {
 	parts := []string{fmt.Sprintf("%d of %s succeeded", m.Succeeded, agentbox.Plural(m.Sum.Tasks, "task"))}
 	for _, cause := range abandonedCauses {

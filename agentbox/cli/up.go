@@ -79,7 +79,6 @@ func (a *app) upCommand() *cli.Command {
 	}
 }
 
-// sourceOf makes a source of what a task left.
 func (a *app) sourceOf(ctx context.Context, task string) (api.CapturedSource, error) {
 	dir, err := currentDir()
 	if err != nil {

@@ -66,7 +66,6 @@ var argumentsBy = map[string]arguments{
 	"HOST ssh://[USER@]MACHINE[:PORT]": {2, 2, "a name and a machine", "for example: agentbox host add gpu ssh://me@gpu.example.com"},
 }
 
-// argumentsOf returns the arguments of a verb.
 func (a *app) argumentsOf(cmd *cli.Command) arguments {
 	if a.command != nil && strings.HasPrefix(cmd.ArgsUsage, "-- ") {
 		return arguments{} // the command is after it
@@ -136,7 +135,6 @@ func (variables) IsMultiValueFlag() bool { return false }
 
 func (v variables) String() string { return cli.FlagStringer(v) }
 
-// envFlag returns the flag --env, which adds to dest.
 func envFlag(dest *map[string]string) cli.Flag {
 	return variables{&cli.StringMapFlag{
 		Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE` for the command; can be repeated", Destination: dest,
@@ -223,7 +221,6 @@ func checkFirstWord(verb string, argv []string) error {
 		WithHint("put flags of agentbox before the box's name (agentbox %s --help), or -- before a command of this name", verb)
 }
 
-// flagText returns a flag as people write it.
 func flagText(name string) string {
 	if len(name) == 1 {
 		return "-" + name

@@ -18,7 +18,6 @@ type unresolved struct {
 	placed bool       // the paths are relative to the root already
 }
 
-// build reads what a Dockerfile is built with.
 func (d *devcontainerDecoder) build(n *yaml.Node) {
 	keys := []key{
 		{"dockerfile", func(_ *decoder, n *yaml.Node) { d.dockerfile(n) }},

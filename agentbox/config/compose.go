@@ -174,7 +174,6 @@ func (d *devcontainerDecoder) composeEnv(service string, s *composeService, dir 
 	return env
 }
 
-// readEnvFile adds what a file of NAME=VALUE lines says.
 func readEnvFile(data []byte, env map[string]string) {
 	for line := range strings.Lines(string(data)) {
 		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
@@ -202,7 +201,6 @@ func (d *devcontainerDecoder) reportKeys(name string, s *composeService, quiet [
 	}
 }
 
-// composeImage takes the image of a service, or what makes it.
 func (d *devcontainerDecoder) composeImage(service *composeService, dir string) {
 	c := d.compose
 	image, build, why := d.composeSource(c.service, service, dir)

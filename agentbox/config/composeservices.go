@@ -164,7 +164,6 @@ func (c *composeVolume) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// runServices reads which of the other services start.
 func (d *devcontainerDecoder) runServices(n *yaml.Node) {
 	d.compose.runAll = false
 	d.Items(n, func(item *yaml.Node) {

@@ -60,7 +60,6 @@ type key struct {
 	read func(d *decoder, n *yaml.Node)
 }
 
-// keyNames returns the names of keys, in order.
 func keyNames(keys []key) []string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
@@ -84,7 +83,6 @@ func (d *decoder) record(n *yaml.Node, keys []key, unknown func(k *yaml.Node)) {
 	})
 }
 
-// section reads a mapping in which unknown keys are errors.
 func (d *decoder) section(n *yaml.Node, keys []key) {
 	d.record(n, keys, func(k *yaml.Node) {
 		d.Fail(k, "unknown key `%s`%s", agentbox.Clip(k.Value), yamlfile.Suggest(k.Value, keyNames(keys)))

@@ -59,7 +59,6 @@ func detect(root, dir string) (*Config, error) {
 // maxNamed is the number of files that the Source of a detected configuration names.
 const maxNamed = 4
 
-// joinSome joins at most maxNamed files for display.
 func joinSome(files []string) string {
 	switch {
 	case len(files) == 0:

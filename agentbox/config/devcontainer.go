@@ -138,7 +138,6 @@ func newDevcontainerDecoder(src source, base string) *devcontainerDecoder {
 	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, ports: map[agentbox.ConfiguredPort]bool{}, built: unresolved{Build: Build{Args: map[string]string{}}}, compose: composed{runAll: true}}
 }
 
-// document reads the keys, in the order of the table.
 func (d *devcontainerDecoder) document(doc *yaml.Node) {
 	keys := devcontainerKeys()
 	sortKeys(doc, keys)
@@ -154,7 +153,6 @@ func (d *devcontainerDecoder) document(doc *yaml.Node) {
 	d.ownUser()
 }
 
-// read reads one key that has a value.
 func (d *devcontainerDecoder) read(k devcontainerKey, n *yaml.Node) {
 	d.key = k.name
 	switch {

@@ -88,7 +88,6 @@ func packageWord(s string) (string, error) {
 	return s, nil
 }
 
-// userWord checks the name of a user of the box.
 func userWord(s string) (string, error) {
 	if !userName().MatchString(s) {
 		return "", fmt.Errorf("%q is not a user name", agentbox.Clip(s))
@@ -170,7 +169,6 @@ func checkName(s string) (string, error) {
 	return s, nil
 }
 
-// argument checks one argument of a program.
 func argument(s string) (string, error) {
 	if strings.ContainsRune(s, 0) {
 		return "", errors.New("has a NUL byte, which no argument can have")

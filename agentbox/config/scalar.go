@@ -42,7 +42,6 @@ func list[T any](d *decoder, n *yaml.Node, to *[]T, check func(string) (T, error
 	})
 }
 
-// integer reads a whole number from least to most.
 func (d *decoder) integer(n *yaml.Node, to *int, least, most int) {
 	v, _ := d.Value(n)
 	i, err := strconv.Atoi(v.Value)

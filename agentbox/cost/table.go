@@ -129,7 +129,6 @@ func (t *Table) Cost(c agentbox.Consumption) agentbox.Cost {
 	return out
 }
 
-// model returns the rates of the longest entry that is a prefix of name.
 func (t *Table) model(name string) (m Model, found bool) {
 	longest := -1
 	for prefix, rates := range t.Models {

@@ -174,7 +174,6 @@ func (g *gatherer) fetch(ctx context.Context, paths []string, bound environment.
 	})
 }
 
-// handle registers the calls about artifacts.
 func (a artifacts) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ListArtifacts, a.list)
 	api.HandleDownload(mux, api.ReadArtifact, a.read)

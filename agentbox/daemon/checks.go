@@ -51,7 +51,6 @@ func (c checks) run(ctx context.Context, p project.Project, list []agentbox.Chec
 	return results
 }
 
-// of returns the checks of a configuration, and keeps their modules.
 func (c checks) of(cfg *config.Config) ([]agentbox.Check, error) {
 	return consent.Checks(cfg, func(wasm []byte) error {
 		_, err := c.runner.Keep(wasm)
@@ -59,7 +58,6 @@ func (c checks) of(cfg *config.Config) ([]agentbox.Check, error) {
 	})
 }
 
-// check runs the checks of the directory's configuration over the work of a box or task.
 func (t taskWork) check(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.CheckedWork, error) {
 	none := api.CheckedWork{}
 	cfg, err := config.Load(ctx, ref.Directory)

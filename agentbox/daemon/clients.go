@@ -80,7 +80,6 @@ func (c *clients) open(ctx context.Context) error {
 	return err
 }
 
-// close ends all answers.
 func (c *clients) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -240,17 +240,14 @@ func (d *daemon) entries() entries.Entries {
 	return entries.Entries{Store: d.shares.store.Store, Sharing: d.shares.sharing, Remotes: d.shares.remotes}
 }
 
-// membership returns the handlers about the team.
 func (d *daemon) membership() membership.Membership {
 	return membership.Membership{Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf}
 }
 
-// evidence returns what boxes of tasks left.
 func (d *daemon) evidence() evidence {
 	return evidence{jobs{home: d.cfg.Home, boxes: d.boxes}, host.OriginsOf(d.boxes)}
 }
 
-// tasks returns the handlers for this daemon's queue.
 func (d *daemon) tasks() tasks {
 	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil, d.canLend, d.fleet.boxes}
 	if m := d.shares.mesh; m != nil {
@@ -262,15 +259,12 @@ func (d *daemon) tasks() tasks {
 	return t
 }
 
-// taskWork returns the handlers about the work of boxes and tasks.
 func (d *daemon) taskWork() taskWork { return taskWork{d.tasks(), d.boxes.Work, d.fleet.boxes.work} }
 
-// idle returns when this machine works for others.
 func (d *daemon) idle() idle.Keeper {
 	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running, Sleeping: d.sleeping.Load}
 }
 
-// newSchedules returns the keeper of this home's schedules.
 func (d *daemon) newSchedules() *schedule.Keeper {
 	k := schedule.New()
 	k.Dir, k.Log = d.cfg.Home.Schedules(), d.cfg.Log
@@ -284,7 +278,6 @@ func (d *daemon) newSchedules() *schedule.Keeper {
 	return k
 }
 
-// snapshots returns the handlers about snapshots.
 func (d *daemon) snapshots() snapshots {
 	return snapshots{layers.Snapshots{Store: d.shares.store.Store}, d.boxes.Work, d.sources, d.boxes.Policies.SecretValues}
 }
@@ -372,7 +365,6 @@ func (d *daemon) status(context.Context, api.None, agentbox.Progress) (api.Daemo
 	}, nil
 }
 
-// log writes the daemon's own log.
 func (d *daemon) log(ctx context.Context, req api.LogRequest, w io.Writer) error {
 	f, err := os.Open(d.cfg.Home.Log())
 	if err != nil {

@@ -87,7 +87,6 @@ func (e *elsewhere) connect(ctx context.Context, ref api.BoxRef, progress agentb
 	return c, err
 }
 
-// ssh is api.BoxSSH, as connect is api.Connect.
 func (e *elsewhere) ssh(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
 	conn, err := e.d.boxes.SSH(ctx, ref)
 	if agentbox.CodeOf(err) == agentbox.NotFound {

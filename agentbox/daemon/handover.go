@@ -32,7 +32,6 @@ type handover struct {
 	pushing *sync.Mutex // held while work is taken
 }
 
-// newHandover answers members from now on.
 func (d *daemon) newHandover() handover {
 	h := handover{d: d, cache: new(sharedCache), pushing: new(sync.Mutex), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
 	h.owner.Find, h.owner.Prepare, h.owner.Accept, h.owner.Steal = h.find, h.prepare, h.accept, h.steal
@@ -42,7 +41,6 @@ func (d *daemon) newHandover() handover {
 	return h
 }
 
-// handle registers the calls about contexts.
 func (h handover) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ShowIdentity, h.show)
 	api.Handle(mux, api.ShareContext, h.share)
@@ -57,7 +55,6 @@ type subject struct {
 	task *agentbox.Task // nil for a box
 }
 
-// lookUp finds a box or a task, as taskWork does.
 func (h handover) lookUp(ctx context.Context, ref api.BoxRef) (subject, error) {
 	if id, err := agentbox.ParseTaskID(ref.Box); err == nil {
 		t, err := h.d.queue.Store.Read(id)
@@ -94,7 +91,6 @@ func (h handover) capture(ctx context.Context, s subject, progress agentbox.Prog
 	return d, encoded, snap, err
 }
 
-// read takes the snapshot, and reads what the box was made of.
 func (h handover) read(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, snap layers.StoredSnapshot, err error) {
 	ref := api.BoxRef{Box: s.ID}
 	kept, err := h.d.taskWork().left(ctx, &ref)
@@ -173,7 +169,6 @@ func (h handover) prepare(ctx context.Context, of contexts.Subject, history bool
 	return a, err
 }
 
-// steal pauses the box of a context, which a member has taken.
 func (h handover) steal(ctx context.Context, of contexts.Subject, member peers.PeerID) error {
 	ref := api.BoxRef{Box: of.ID}
 	if kept, err := h.d.taskWork().find(ctx, &ref); kept != nil || err != nil {
@@ -214,7 +209,6 @@ func (h handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Pr
 	return out, h.owner.Share(what, members, req.Push)
 }
 
-// members are those that a request allows, by their IDs.
 func (h handover) members(req api.ShareRequest) (ids []string, err error) {
 	switch {
 	case req.Stop:
@@ -283,7 +277,6 @@ type sharedCache struct {
 	ended []agentbox.Task
 }
 
-// forget has shared look again.
 func (c *sharedCache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,7 +32,6 @@ type jobs struct {
 
 func (j jobs) records() local.Records { return local.Records{Home: j.home} }
 
-// handle registers the calls about jobs.
 func (j jobs) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.StartJob, j.start)
 	api.Handle(mux, api.ListJobs, j.list)
@@ -90,7 +89,6 @@ func (j jobs) boxesOf(ctx context.Context, req api.JobList, progress agentbox.Pr
 	return []agentbox.Box{b}, err
 }
 
-// log writes the transcript of a job.
 func (j jobs) log(ctx context.Context, req api.JobLogRequest, w io.Writer) error {
 	found, err := j.find(ctx, req.JobRef, nil)
 	if err != nil {
@@ -106,7 +104,6 @@ func (j jobs) log(ctx context.Context, req api.JobLogRequest, w io.Writer) error
 	return t.WriteText(ctx, w, req.Follow)
 }
 
-// address is where the daemon itself reaches a box.
 func (j jobs) address(c api.Connection) environment.Address {
 	names := j.home.Box(c.Box)
 	return environment.Address{Name: c.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}

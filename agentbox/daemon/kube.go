@@ -31,7 +31,6 @@ func (r remotes) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, n
 	return r.team.Run(ctx, t, a, need, dir, cancelled)
 }
 
-// newKube makes the part that runs tasks on clusters.
 func (d *daemon) newKube() (*kube.Remote, error) {
 	program, err := os.Executable()
 	err = errors.Join(err, os.RemoveAll(d.cfg.Home.KubernetesLayers())) // what a daemon that was killed left
@@ -64,7 +63,6 @@ func (d *daemon) podImage(ctx context.Context, t agentbox.Task) (kube.Image, err
 	}}, nil
 }
 
-// resolveCluster says which cluster a task is for, and refuses what a pod cannot do.
 func resolveCluster(h home.Home, spec *agentbox.TaskSpec) error {
 	settings, err := kube.Load(h.Kubernetes())
 	if err != nil {

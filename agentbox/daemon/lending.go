@@ -32,7 +32,6 @@ func (d *daemon) lend(ctx context.Context, t agentbox.Task) (json.RawMessage, er
 	return json.Marshal(loan)
 }
 
-// lentValue is the value of a secret that a task was granted.
 func (d *daemon) lentValue(ctx context.Context, t agentbox.Task, name string) (string, error) {
 	if t.For != nil {
 		return d.fleet.worker.Borrow(ctx, t, name)

@@ -84,7 +84,6 @@ func (h handover) locate(name string) (team.AnnouncedContext, error) {
 	return found[0], nil
 }
 
-// did records a step.
 func (p *pulling) did(what api.ContextPart, begun time.Time, bytes int64, detail string) {
 	step := api.ContextStep{What: what, Detail: detail, Took: time.Since(begun), Bytes: bytes}
 	if bytes > 0 {
@@ -95,7 +94,6 @@ func (p *pulling) did(what api.ContextPart, begun time.Time, bytes int64, detail
 	p.steps = append(p.steps, step)
 }
 
-// ask asks the owner for the context.
 func (p *pulling) ask(ctx context.Context, q contexts.Question) (contexts.Answer, error) {
 	c, err := fleetTeam{p.d}.dial(ctx, p.peer, contexts.Service)
 	if err != nil {
@@ -132,7 +130,6 @@ func (p *pulling) identify(ctx context.Context, q contexts.Question) (err error)
 	return err
 }
 
-// work gets the commits and the snapshot, and makes a source of them.
 func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, directory string) error {
 	begun, s, d := time.Now(), p.d.snapshots(), p.snap.Document
 	dir := s.mirror(d.Project)
@@ -186,7 +183,6 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	return nil
 }
 
-// pack gets a pack from the owner.
 func (p *pulling) pack(ctx context.Context, manifest agentbox.Digest) (io.ReadCloser, int64, error) {
 	defer p.d.shares.team.Expect(p.peer, manifest)()
 	return p.d.snapshots().FetchPack(ctx, p.d.shares.remotes, manifest)
@@ -219,7 +215,6 @@ func (p *pulling) image(ctx context.Context) error {
 	return nil
 }
 
-// setup gets what setup made there.
 func (p *pulling) setup(ctx context.Context) error {
 	begun, s := time.Now(), p.out.Identity.Setup
 	if s == nil {
@@ -240,7 +235,6 @@ func (p *pulling) setup(ctx context.Context) error {
 	return err
 }
 
-// pin says what the box is made of, as far as it is the same here.
 func (p *pulling) pin(image, setup error) {
 	if image != nil {
 		p.progress.Note("the image of that box cannot be had, so one is made by the same recipe: " + image.Error())

@@ -18,7 +18,6 @@ import (
 	peers "agentbox/mesh/identity"
 )
 
-// push hands back what was done in a box that was entered from another machine.
 func (h handover) push(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (out api.PushedContext, err error) {
 	begun, origins := time.Now(), host.OriginsOf(h.d.boxes)
 	b, of, err := origins.Entered(ctx, ref)
@@ -148,7 +147,6 @@ func (h handover) handedOver(s subject, encoded []byte) (identity.Document, erro
 	return d, err
 }
 
-// receive takes a snapshot of a member's into the mirror.
 func (h handover) receive(ctx context.Context, s subject, member peers.PeerID, q contexts.Push) (out layers.StoredSnapshot, err error) {
 	all, remotes := h.d.snapshots(), h.d.shares.remotes
 	defer h.d.shares.team.Expect(member, q.Identity, q.Snapshot, q.Work)()

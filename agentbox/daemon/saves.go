@@ -74,7 +74,6 @@ func (s saves) Drop(ctx context.Context, a agentbox.Attempt) {
 	}
 }
 
-// taskOf is the task of an attempt, whose box is called TASK-ATTEMPT.
 func taskOf(a agentbox.Attempt) (id agentbox.TaskID) {
 	suffix := "-" + strconv.Itoa(a.Number)
 	id, _ = agentbox.ParseTaskID(a.BoxName[:max(0, len(a.BoxName)-len(suffix))])

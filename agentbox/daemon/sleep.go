@@ -9,7 +9,6 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// watcher follows logind for a machine that is in a team.
 func (d *daemon) watcher() idle.Watcher {
 	var kept []agentbox.TaskID
 	return idle.Watcher{

@@ -28,7 +28,6 @@ type snapshots struct {
 	secrets func(ctx context.Context, project string) (map[string]string, error)
 }
 
-// handle registers the calls about snapshots.
 func (s snapshots) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.CreateSnapshot, s.create)
 	api.Handle(mux, api.ListSnapshots, s.list)
@@ -51,7 +50,6 @@ func (s snapshots) create(ctx context.Context, ref api.BoxRef, progress agentbox
 	return answer, err
 }
 
-// take makes a snapshot of a box, or finds it.
 func (s snapshots) take(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (b work.Box, out layers.StoredSnapshot, known bool, err error) {
 	b, kept, of, err := s.boxes.Snapshot(ctx, ref, progress)
 	if err != nil {
@@ -79,7 +77,6 @@ func (s snapshots) keep(ctx context.Context, kept snapshot.Kept, projectName, of
 	return out, !created, err
 }
 
-// writeWork writes the pack of a snapshot that is in a mirror.
 func writeWork(d snapshot.Document, mirror string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, mirror, w) }
 }
@@ -126,7 +123,6 @@ func (s snapshots) show(ctx context.Context, req api.SnapshotRef, _ agentbox.Pro
 	return api.SnapshotDetail{Snapshot: describeSnapshot(one), Changes: changes[:min(len(changes), 1000)]}, err
 }
 
-// find finds a snapshot, and its work in the mirror.
 func (s snapshots) find(ctx context.Context, ref string) (layers.StoredSnapshot, snapshot.Kept, error) {
 	one, err := s.Find(ctx, ref)
 	return one, one.Document.Kept(s.mirror(one.Document.Project)), err
@@ -175,7 +171,6 @@ func (s snapshots) source(ctx context.Context, req api.SnapshotSource, _ agentbo
 	return describeSource(c, from), nil
 }
 
-// write makes a checkout of a snapshot outside of any box.
 func (s snapshots) write(ctx context.Context, req api.SnapshotInto, _ agentbox.Progress) (api.None, error) {
 	one, kept, err := s.find(ctx, req.Snapshot)
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 // sources serves the calls about sources, and gives back those that no box and no task needs.
 type sources struct{ *source.Store }
 
-// handle registers the calls about sources.
 func (s sources) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.CaptureSource, s.capture)
 	api.HandleStream(mux, api.SourceManifest, func(_ context.Context, d agentbox.Digest, _ io.Reader, out io.Writer) error {
@@ -52,7 +51,6 @@ func (s sources) handle(mux *http.ServeMux) {
 	})
 }
 
-// capture captures the checkout that a directory belongs to.
 func (s sources) capture(ctx context.Context, req api.CaptureRequest, _ agentbox.Progress) (api.CapturedSource, error) {
 	c, ref, release, err := s.of(ctx, req.Directory)
 	if err != nil {
@@ -157,7 +155,6 @@ func (d *daemon) neededSources() (map[agentbox.Digest]bool, error) {
 	return needed, err
 }
 
-// pruneSources gives back the sources that nobody needs.
 func (d *daemon) pruneSources(dryRun bool) (items []api.PruneItem, err error) {
 	needed, err := d.neededSources()
 	if err != nil {

@@ -235,7 +235,6 @@ func (t tasks) retry(ctx context.Context, id agentbox.TaskID) (again agentbox.Ta
 	})
 }
 
-// retryBatch is api.RetryBatch.
 func (t tasks) retryBatch(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) ([]agentbox.Task, error) {
 	id, err := t.find(ref)
 	if err != nil {

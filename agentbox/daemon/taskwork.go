@@ -26,7 +26,6 @@ type taskWork struct {
 	elsewhere func(context.Context, agentbox.Task, agentbox.Attempt) (*snapshot.Kept, error)
 }
 
-// handle registers the calls about work.
 func (t taskWork) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.Diff, t.diff)
 	api.Handle(mux, api.Pull, t.pull)
@@ -86,7 +85,6 @@ func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentb
 	}, err
 }
 
-// pull brings the work of a box or task into a checkout as a branch.
 func (t taskWork) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	// Check the checkout before anything is brought into it.
 	repo, err := workspace.Describe(ctx, req.Into)
@@ -174,7 +172,6 @@ func readWork(r *bufio.Reader) (api.PulledWork, error) {
 // maxWork bounds what is said of work, in bytes.
 const maxWork = 16 << 20
 
-// readLine reads a line of JSON.
 func readLine[T any](r *bufio.Reader) (v T, err error) {
 	line, err := bounded.ReadLine(r, maxWork)
 	if err == nil {
@@ -224,7 +221,6 @@ func (t taskWork) find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, er
 	return &kept, nil
 }
 
-// left is find, and for a task that has ended and did nothing what it began with.
 func (t taskWork) left(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error) {
 	kept, err := t.find(ctx, ref)
 	if agentbox.CodeOf(err) != agentbox.NotFound {
@@ -243,7 +239,6 @@ func (t taskWork) left(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, er
 	return &begun, nil
 }
 
-// ofResult is the work that an attempt left, in the mirror.
 func (t taskWork) ofResult(one agentbox.Task, r agentbox.Result) snapshot.Kept {
 	of := project.Project{Name: one.Project}
 	return snapshot.Rebuild(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files, Notes: r.Notes}, r.OtherWork)

@@ -44,7 +44,6 @@ func traced[Req, Resp any](e *telemetry.Exporter, name string, f api.Func[Req, R
 	}
 }
 
-// stepOf is the span of a step that has ended just now.
 func stepOf(s telemetry.Span, event agentbox.Event) telemetry.Span {
 	end := time.Now()
 	step := telemetry.Span{Trace: s.Trace, Parent: s.ID, Name: s.Name + "." + event.Step, Start: end.Add(-event.Took), End: end}
@@ -53,7 +52,6 @@ func stepOf(s telemetry.Span, event agentbox.Event) telemetry.Span {
 	return step
 }
 
-// describe says which box an answer is about.
 func describe(to map[string]any, resp any) {
 	switch r := resp.(type) {
 	case api.UpResponse:
@@ -106,7 +104,6 @@ func (d *daemon) traceTask(id agentbox.TaskID, n int) {
 	d.export.Add(root)
 }
 
-// gather is what the metrics of Prometheus say now.
 func (d *daemon) gather() []telemetry.Metric {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{d})

@@ -142,7 +142,6 @@ func serveEvents(w http.ResponseWriter, r *http.Request, do doFunc) {
 	out.end("result", result, err)
 }
 
-// serveBytes answers with bytes, such as a log.
 func (d *Door) serveBytes(w http.ResponseWriter, r *http.Request, call api.PublicCall, req any) {
 	read := func(out io.Writer) error {
 		return d.again(r.Context(), func() error { return api.Read(r.Context(), d.Daemon, api.Download[any]{Path: call.Path}, req, out) })

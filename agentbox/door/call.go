@@ -13,7 +13,6 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// serveCall serves one public call.
 func (d *Door) serveCall(w http.ResponseWriter, r *http.Request, grant api.Token, call api.PublicCall) {
 	err := permits(grant, call.Scope)
 	var req any
@@ -52,7 +51,6 @@ func (d *Door) serveCall(w http.ResponseWriter, r *http.Request, grant api.Token
 	}
 }
 
-// do passes a call on to the daemon.
 func (d *Door) do(ctx context.Context, call api.PublicCall, req any, progress agentbox.Progress) (json.RawMessage, error) {
 	switch call.Path {
 	case api.RunInBox.Path, api.ReadFile.Path, api.WriteFile.Path:

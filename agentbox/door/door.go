@@ -116,7 +116,6 @@ func unknownPath(r *http.Request) error {
 	return agentbox.Errorf(agentbox.NotFound, "there is no %s %s", r.Method, agentbox.Printable(r.URL.Path)).WithHint("GET /v1/openapi.json describes every call")
 }
 
-// withToken serves what needs a token.
 func (d *Door) withToken(w http.ResponseWriter, r *http.Request) {
 	grant, err := d.grantOf(r)
 	if err == nil {
@@ -196,7 +195,6 @@ func (d *Door) again(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// daemon calls an endpoint of the daemon.
 func daemon[Req, Resp any](ctx context.Context, d *Door, e api.Endpoint[Req, Resp], req Req, progress agentbox.Progress) (resp Resp, err error) {
 	err = d.again(ctx, func() error {
 		resp, err = api.Call(ctx, d.Daemon, e, req, progress)

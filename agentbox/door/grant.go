@@ -44,7 +44,6 @@ func (d *Door) Seal(ctx context.Context, id, text string) (api.Seal, error) {
 	return seal, err
 }
 
-// permits reports whether a token's scope includes another.
 func permits(t api.Token, needed api.Scope) error {
 	if slices.Index(api.Scopes, t.Scope) >= slices.Index(api.Scopes, needed) {
 		return nil

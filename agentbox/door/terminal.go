@@ -90,7 +90,6 @@ func (d *Door) terminal(w http.ResponseWriter, r *http.Request, grant api.Token)
 	}
 }
 
-// shell runs a terminal in a box.
 func (d *Door) shell(ctx context.Context, req terminalRequest, typed io.Reader, shown io.Writer, sizes <-chan environment.Size) (environment.Status, error) {
 	c, client, err := d.enter(ctx, req.BoxRef, req.User)
 	if err != nil {
@@ -140,7 +139,6 @@ func (d *Door) enter(ctx context.Context, ref api.BoxRef, user string) (api.Conn
 	return c, client, err
 }
 
-// readTerminal reads the query.
 func readTerminal(query url.Values, req *terminalRequest) error {
 	req.Columns, req.Rows = 80, 24
 	if err := fromQuery(reflect.ValueOf(req).Elem(), query); err != nil {

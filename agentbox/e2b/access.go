@@ -131,7 +131,6 @@ func (f *Face) admit(r *http.Request, box string) (admitted, error) {
 
 var errDenied = agentbox.Errorf(agentbox.Unauthorized, "no access token of this sandbox").WithHint("Sandbox.connect gets one, for the API key that made the sandbox")
 
-// findSigned finds the sandbox that a URL was signed for.
 func (f *Face) findSigned(ctx context.Context, method string, query url.Values, box string) (admitted, error) {
 	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRead})
 	defer done()

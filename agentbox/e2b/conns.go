@@ -84,7 +84,6 @@ func (f *Face) warm(s session) {
 	})
 }
 
-// login makes a connection, and forgets it when it has ended.
 func (c *connections) login(ctx context.Context, key connKey, s session, conn *connection) {
 	conn.box, conn.client, conn.err = c.dial(ctx, s.grant, refTo(s.box), key.user)
 	close(conn.ready)
@@ -131,7 +130,6 @@ func (c *connections) end(conn *connection) {
 	}()
 }
 
-// drop ends the connections to a box, and what uses them.
 func (c *connections) drop(box agentbox.BoxID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +141,6 @@ func (c *connections) drop(box agentbox.BoxID) {
 	}
 }
 
-// close ends all.
 func (c *connections) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

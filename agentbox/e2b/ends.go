@@ -83,7 +83,6 @@ func (f *Face) pauseBox(ctx context.Context, c caller, b agentbox.Box) error {
 	return err
 }
 
-// changed makes endSandboxes look again.
 func (f *Face) changed() {
 	select {
 	case f.ends <- struct{}{}:

@@ -15,7 +15,6 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// filesystem serves filesystem.Filesystem, by SFTP.
 func (f *Face) filesystem() {
 	const service = "/filesystem.Filesystem/"
 	call(f.inner, service+"Stat", withFiles(f, func(_ context.Context, fs files, req *pathRequest) (*entryResponse, error) {
@@ -198,7 +197,6 @@ type account struct {
 	home     string
 }
 
-// accountOf finds a user in the text of /etc/passwd.
 func accountOf(text, user string) (account, error) {
 	for line := range strings.SplitSeq(text, "\n") {
 		field := strings.Split(line, ":")

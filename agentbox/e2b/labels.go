@@ -46,7 +46,6 @@ func find(ctx context.Context, c caller, id, kind string) (agentbox.Box, error) 
 	return agentbox.Box{}, agentbox.Errorf(agentbox.NotFound, "there is no %s %.40q of this API key", kind, id)
 }
 
-// ofCaller are the labels that a new box of a kind has.
 func ofCaller(c caller, kind string, more map[string]string) map[string]string {
 	labels := map[string]string{labelKind: kind, labelOwner: c.grant.ID}
 	maps.Copy(labels, more)

@@ -72,7 +72,6 @@ func (r *releasing) Close() error {
 	return r.Conn.Close()
 }
 
-// ownerOf finds a sandbox and the token that made it.
 func (f *Face) ownerOf(ctx context.Context, box string) (session, error) {
 	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRead})
 	defer done()

@@ -46,7 +46,6 @@ func call[Req, Resp any](mux *http.ServeMux, procedure string, do func(context.C
 	}, options...))
 }
 
-// aboutProcess adapts a function of one process.
 func aboutProcess[Req any, P interface {
 	*Req
 	job() (agentbox.JobID, error)
@@ -107,7 +106,6 @@ func (f *Face) start(ctx context.Context, req *connect.Request[startRequest], st
 	return f.send(ctx, req.Header(), stream, conn, environment.JobAttach{Job: spec.ID.String(), Whole: true}, spec.TTY, ended)
 }
 
-// specOf is the job of a process.
 func specOf(req *startRequest, box api.Connection, user string) (agentbox.JobSpec, error) {
 	p := req.Process
 	spec := agentbox.JobSpec{ID: agentbox.NewJobID(), Expect: true}
@@ -144,7 +142,6 @@ func (f *Face) killLate(s session, id agentbox.JobID) {
 	})
 }
 
-// follow shows what a running process writes from now on.
 func (f *Face) follow(ctx context.Context, req *connect.Request[processRequest], stream *connect.ServerStream[processResponse]) error {
 	s := sessionOf(ctx)
 	id, err := req.Msg.job()

@@ -39,7 +39,6 @@ type newSandbox struct {
 	Volumes         []any `json:"volumeMounts"`
 }
 
-// routes are the calls of the REST half.
 func (f *Face) routes() {
 	for pattern, do := range map[string]func(*http.Request, caller) (int, any, error){
 		"POST /v2/sandboxes":              f.create,
@@ -63,7 +62,6 @@ func (f *Face) routes() {
 	f.rest.HandleFunc("GET /snapshots", f.listing(f.snapshots))
 }
 
-// withKey serves a call of who has an API key.
 func (f *Face) withKey(do func(*http.Request, caller) (int, any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		status, v, err := 0, any(nil), error(nil)
@@ -188,7 +186,6 @@ func (f *Face) made(r *http.Request, c caller, status int, b agentbox.Box, err e
 	}, err
 }
 
-// found is the sandbox that a request names.
 func found(r *http.Request, c caller) (agentbox.Box, error) {
 	return find(r.Context(), c, r.PathValue("id"), kindSandbox)
 }
@@ -200,7 +197,6 @@ func (f *Face) show(r *http.Request, c caller) (int, any, error) {
 	return http.StatusOK, out, err
 }
 
-// describe is a sandbox as E2B lists it.
 func describe(b agentbox.Box) map[string]any {
 	onTimeout, state := "kill", "running"
 	if b.Labels[labelPause] != "" {
@@ -239,7 +235,6 @@ func (t timeBody) seconds() int {
 	return *t.Timeout
 }
 
-// withBody is found, and the body.
 func withBody(r *http.Request, c caller) (b agentbox.Box, body timeBody, err error) {
 	if b, err = found(r, c); err == nil {
 		err = read(r, &body)

@@ -71,7 +71,6 @@ func newMessage(v any) (*dynamicpb.Message, error) {
 
 var descriptions sync.Map // of types, by type
 
-// described is a file with the description of a type and of all that it contains.
 func described(t reflect.Type) (protoreflect.FileDescriptor, error) {
 	if known, ok := descriptions.Load(t); ok {
 		return known.(protoreflect.FileDescriptor), nil
@@ -145,7 +144,6 @@ func (s *schema) typed(m *descriptorpb.DescriptorProto, name string, t reflect.T
 	return d
 }
 
-// entries adds the message of one entry of a map.
 func (s *schema) entries(m *descriptorpb.DescriptorProto, name string, t reflect.Type) string {
 	entry := &descriptorpb.DescriptorProto{
 		Name: proto.String(strings.ToUpper(name[:1]) + name[1:] + "Entry"), Options: &descriptorpb.MessageOptions{MapEntry: proto.Bool(true)},

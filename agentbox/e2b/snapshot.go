@@ -96,7 +96,6 @@ func (f *Face) findSnapshot(ctx context.Context, c caller, template string) (age
 	return all[i], true, nil
 }
 
-// restore makes a sandbox of a snapshot.
 func (f *Face) restore(ctx context.Context, c caller, snapshot agentbox.Box, labels map[string]string) (agentbox.Box, error) {
 	if _, err := c.Rollback(ctx, snapshot.ID.String(), ""); err != nil {
 		return agentbox.Box{}, err

@@ -187,7 +187,6 @@ func KeepAlive(ctx context.Context, client *ssh.Client, p KeepAliveOptions) erro
 	}
 }
 
-// probe gets one sign of life.
 func probe(ctx context.Context, client *ssh.Client, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errUnresponsive)
 	defer cancel()

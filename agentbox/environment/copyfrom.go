@@ -80,7 +80,6 @@ func (f *Files) CopyFrom(ctx context.Context, remote, local string, opts CopyOpt
 	return t.run(ctx, remote, name, info)
 }
 
-// openTop opens the directory that everything goes below.
 func openTop(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +217,6 @@ func (d *download) place(temp, name string) error {
 	return nil
 }
 
-// tempName is an unused name beside name.
 func tempName(name string) string {
 	return filepath.Join(filepath.Dir(name), ".agentbox-"+rand.Text())
 }

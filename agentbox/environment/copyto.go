@@ -76,7 +76,6 @@ func (u *upload) setAttributes(remote string, info fs.FileInfo) error {
 	return nil
 }
 
-// list reads a directory of this machine.
 func (u *upload) list(_ context.Context, from string) ([]fs.FileInfo, error) {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -119,7 +118,6 @@ func (u *upload) link(local, remote string, _ fs.FileInfo) error {
 	return u.files.symlink(target, remote)
 }
 
-// symlink makes a link, and replaces a file or another link.
 func (f *Files) symlink(target, remote string) error {
 	err := f.sftp.Symlink(target, remote)
 	if err == nil {
@@ -152,7 +150,6 @@ type renameError struct{ error }
 
 func (r renameError) Unwrap() error { return r.error }
 
-// fileAs writes a file to name and then renames it to remote.
 func (u *upload) fileAs(ctx context.Context, local, name, remote string, info fs.FileInfo) error {
 	src, err := os.Open(local)
 	if err != nil {

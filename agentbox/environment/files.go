@@ -110,7 +110,6 @@ const (
 	maxGrowth  = 64 << 20 // bytes of a file beyond the size that was listed; those of /proc have none
 )
 
-// list reads a directory of the box and checks what it says of each file.
 func (f *Files) list(ctx context.Context, dir string) ([]fs.FileInfo, error) {
 	if strings.Count(path.Clean(dir), "/") > maxDepth {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "the directories of the box are nested more than %d deep", maxDepth)
@@ -160,7 +159,6 @@ type meter struct {
 	opts CopyOptions
 }
 
-// add counts, and reports the progress.
 func (m *meter) add(name string, files int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,7 +231,6 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin starts to count names for one listing.
 func (g *guard) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -160,7 +160,6 @@ func (channelConn) SetDeadline(time.Time) error      { return errors.ErrUnsuppor
 func (channelConn) SetReadDeadline(time.Time) error  { return errors.ErrUnsupported }
 func (channelConn) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
 
-// connect serves one client of a forwarding and owns conn.
 func connect(ctx context.Context, backend Backend, t target, conn net.Conn, watch ForwardHooks) {
 	defer conn.Close()
 	if watch.OnOpen != nil {

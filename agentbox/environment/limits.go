@@ -14,7 +14,6 @@ import (
 // caller ended.
 var errTooLong = errors.New("it takes too long")
 
-// context is ctx with the bound's time.
 func (l Limits) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if l.Time == 0 {
 		return context.WithCancel(ctx)
@@ -28,7 +27,6 @@ func (l Limits) exceeded(format string, args ...any) error {
 		WithHint("let setup remove what boxes do not need, or name less in `caches:`")
 }
 
-// writer passes on what the bound allows.
 func (l Limits) writer(w io.Writer) io.Writer {
 	if l.Bytes == 0 {
 		return w

@@ -25,7 +25,6 @@ func (s *staging) temp(remote string) string {
 	return path.Join(s.dir, rand.Text())
 }
 
-// besideName is an unused name in the directory of remote.
 func besideName(remote string) string { return path.Join(path.Dir(remote), ".agentbox-"+rand.Text()) }
 
 // make makes a directory in the nearest git directory at or above dir, and returns "" where there is

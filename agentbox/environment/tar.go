@@ -145,7 +145,6 @@ func (f *Files) TarTo(ctx context.Context, r io.Reader, dir string, opts CopyOpt
 	return setAllAttributes(dirs, u.setAttributes)
 }
 
-// entry unpacks one member of a tar stream.
 func (u *upload) entry(in io.Reader, h *tar.Header, dir, name string) error {
 	if err := u.files.sftp.MkdirAll(path.Dir(name)); err != nil {
 		return u.files.failure("make the directory", path.Dir(name), err)

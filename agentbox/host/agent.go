@@ -123,7 +123,6 @@ func (m *Manager) keepLastHistory(ctx context.Context, b *box, progress agentbox
 	return context.Cause(ctx)
 }
 
-// conversationBox is a box as package conversations sees it.
 func (m *Manager) conversationBox(rec record) conversations.Box {
 	return conversations.Box{
 		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.ScopeOf(rec.subject(m.home)).Project.ID(),

@@ -136,7 +136,6 @@ func (b *box) ended(p place.Place) {
 // for a day on which the box was forgotten.
 const leaseTime = 12 * time.Hour
 
-// newLease is the lease of a machine that starts now.
 func newLease() agentbox.Lease {
 	return agentbox.Lease{Owner: owner(), Term: leaseTime}
 }
@@ -157,7 +156,6 @@ func owner() string {
 // need not do it each time.
 const renewEvery = time.Minute
 
-// renew restarts the lease, which the place enforces.
 func (b *box) renew(ctx context.Context) error {
 	leaser, ok := b.place().(place.Leaser)
 	if !ok || !b.renewalDue(renewEvery) {

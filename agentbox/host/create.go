@@ -75,7 +75,6 @@ func (m *Manager) image(ctx context.Context, u *creation, progress agentbox.Prog
 	return nil
 }
 
-// account is image for a box in an account of another machine.
 func (m *Manager) account(u *creation, progress agentbox.Progress) error {
 	if err := agentbox.CheckMachine(u.Config.Machine); err != nil {
 		return err
@@ -216,12 +215,10 @@ func userOr(user string) string {
 	return user
 }
 
-// ofImage is what an image says of its boxes.
 func ofImage(img image.Image) config.OfImage {
 	return config.ReadImage(img.Source, img.User, img.Metadata, img.Env, img.Accounts)
 }
 
-// guestOf is what a configuration gives to a machine.
 func guestOf(cfg *config.Config, of config.OfImage) guestConfig {
 	return guestConfig{Env: of.Environment(cfg), Services: cfg.Services, Ports: cfg.Ports}
 }

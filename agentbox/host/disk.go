@@ -15,7 +15,6 @@ type disk struct {
 	open func(agentbox.Isolation) (place.Kind, error)
 }
 
-// kind is the kind of place that a box has.
 func (d disk) kind(rec record) (place.Kind, error) { return d.open(rec.Box.Isolation) }
 
 // keeper is the kind of a box if it keeps files of ended lives, else nil.
@@ -79,7 +78,6 @@ func (d disk) saver(ctx context.Context, b *box, what string) (place.Saver, erro
 	return saver, preparer.CheckSavable(ctx, rec.spec(), what)
 }
 
-// kept says what is kept of a paused box.
 func (d disk) kept(rec record) (place.Kept, error) {
 	keeper, err := d.keeper(rec)
 	if keeper == nil {

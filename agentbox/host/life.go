@@ -7,7 +7,6 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// findRunning finds a box and makes sure that it runs.
 func (m *Manager) findRunning(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (*box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err == nil {

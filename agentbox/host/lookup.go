@@ -185,7 +185,6 @@ func (t *table) freeName(parts ...string) string {
 	return name
 }
 
-// checkFree returns Exists for a name that another box has.
 func (t *table) checkFree(name string) error {
 	if !t.nameTaken(name) {
 		return nil

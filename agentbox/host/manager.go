@@ -291,7 +291,6 @@ func (m *Manager) runEvery(d time.Duration, do func()) {
 	}
 }
 
-// tidy retries removals that failed.
 func (m *Manager) tidy() {
 	for _, b := range m.boxes.all() {
 		rec := b.record()

@@ -41,7 +41,6 @@ func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.P
 	})
 }
 
-// freeze stops a box in memory.
 func (m *Manager) freeze(ctx context.Context, b *box, p place.Freezer, progress agentbox.Progress) error {
 	name := b.record().Box.Name
 	m.keepHistory(ctx, b, progress)

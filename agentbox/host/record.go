@@ -127,7 +127,6 @@ type guestConfig struct {
 	Ports    []agentbox.ConfiguredPort `json:"ports,omitempty"`    // that are forwarded to this host
 }
 
-// names returns the paths of the box's files.
 func (r record) names(h home.Home) home.Box { return h.Box(r.Box.ID) }
 
 // flagsNow returns the flags the box was made with. A box keeps its kind of machine.
@@ -151,21 +150,17 @@ func (r record) spec() place.Spec {
 	}
 }
 
-// address is how commands reach the box.
 func (r record) address(h home.Home) environment.Address {
 	names := r.names(h)
 	return environment.Address{Name: r.Box.Name, Socket: names.SSH(), Key: names.Key(), KnownHosts: names.KnownHosts()}
 }
 
-// setupBox is the box as package setup sees it.
 func (r record) setupBox(h home.Home) setup.Box {
 	return setup.Box{Name: r.Box.Name, User: r.User, Dir: r.names(h).Dir, Workspace: r.workspace(), Address: r.address(h)}
 }
 
-// workspace is the path of the workspace in the box.
 func (r record) workspace() string { return cmp.Or(r.Root, guestWorkspace) }
 
-// stagingTarget is the workspace of the box, for staging.
 func (r record) stagingTarget(h home.Home) staging.Target {
 	to := staging.Target{Spec: r.spec(), From: r.Box.Directory, Commit: r.Box.Commit, Setup: r.SetupResult}
 	if r.Box.Directory != "" {
@@ -174,7 +169,6 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 	return to
 }
 
-// subject is what determines the box's policy.
 func (r record) subject(h home.Home) egress.Subject {
 	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits, Foreign: r.Foreign, Loan: r.Loan}
 }
@@ -187,7 +181,6 @@ func (r record) root(h home.Home) string {
 	return r.Box.Directory
 }
 
-// place is where the box's configuration is.
 func (r record) place(h home.Home) config.Place {
 	return placeIn(r.root(h), r.Subdir, r.Overrides.Devcontainer)
 }
@@ -211,7 +204,6 @@ func (r record) newLike() record {
 	return r
 }
 
-// planBox is the box as a plan sees it.
 func (r record) planBox(state agentbox.State) *plan.Box {
 	b := r.Box
 	b.State = state
@@ -224,7 +216,6 @@ func (r record) planBox(state agentbox.State) *plan.Box {
 // setupDue tells whether the workspace still lacks what setup makes.
 func (r record) setupDue() bool { return len(r.Setup) > 0 && !r.SetUp }
 
-// startFrom sets the image that the box starts from.
 func (r *record) startFrom(img image.Image) {
 	r.ImageFile, r.Box.Image, r.Box.ImageName = img.Path, img.Digest, img.Name
 }

@@ -32,14 +32,12 @@ func (t *table) drop(id agentbox.BoxID) {
 	delete(t.boxes, id)
 }
 
-// known tells whether there is a box of an id, in any phase.
 func (t *table) known(id agentbox.BoxID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.boxes[id] != nil
 }
 
-// count is the number of ready boxes.
 func (t *table) count() (n int) {
 	for _, b := range t.all() {
 		if b.record().Phase == phaseReady {
@@ -49,7 +47,6 @@ func (t *table) count() (n int) {
 	return n
 }
 
-// boxesUsing names the ready boxes that run from an image, for messages.
 func (t *table) boxesUsing(d agentbox.Digest) (names []string) {
 	for _, b := range t.all() {
 		if rec := b.record(); rec.Box.Image == d && rec.Phase == phaseReady {
@@ -81,7 +78,6 @@ func (t *table) all() []*box {
 	return out
 }
 
-// put adds a box whose record is on disk.
 func (t *table) put(b *box) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

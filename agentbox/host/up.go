@@ -92,7 +92,6 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 	return m.upResponse(ctx, u.b, u.Repo.Subdir, created, progress)
 }
 
-// key finds the box again that is made.
 func (c *creation) key(p project.Project) string {
 	if s := c.Request.Source; s != nil && s.Apart {
 		return "source " + s.Digest.Hex()
@@ -147,7 +146,6 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, rel
 	return u, release, err
 }
 
-// openSource sets what a box is made from, and where that is from.
 func (m *Manager) openSource(ctx context.Context, u *creation) (release func(), err error) {
 	at := agentbox.Box{Directory: u.Request.Directory}
 	if s := u.Request.Source; s != nil {
@@ -169,7 +167,6 @@ func (c *creation) place(devcontainer string) config.Place {
 	return placeIn(c.Repo.Root, c.Repo.Subdir, devcontainer)
 }
 
-// readFlags reads the configuration, and the flags that go with it.
 func (m *Manager) readFlags(ctx context.Context, u *creation) (err error) {
 	req, at := u.Request, u.place(u.Request.Devcontainer)
 	if u.Config, err = config.LoadAt(ctx, at); err != nil {

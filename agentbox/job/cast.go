@@ -86,7 +86,6 @@ func newRecorder(dir string, rec Record, columns, rows int) *recorder {
 	return &recorder{dir: dir, rec: rec, position: position{Columns: max(columns, 1), Rows: max(rows, 1)}, now: time.Now, carry: map[byte][]byte{}, number: -1}
 }
 
-// partName is the path of a part, counted from 0.
 func partName(dir string, number int) string {
 	return filepath.Join(dir, fmt.Sprintf("output-%d.cast", number))
 }
@@ -176,7 +175,6 @@ func omittedText(n uint64) string {
 	return fmt.Sprintf("\r\n[agentbox: %d bytes of output left out]\r\n", n)
 }
 
-// line appends a line as a whole, or nothing.
 func (r *recorder) line(line []byte) bool {
 	// At the end of the last whole line: half a line, from a full disk, is overwritten.
 	if _, err := r.file.WriteAt(append(line, '\n'), r.size); err != nil {
@@ -275,7 +273,6 @@ func (r *recorder) suspend() error {
 	return writeJSON(filepath.Join(r.dir, positionFile), r.position)
 }
 
-// close writes what is left and closes the file.
 func (r *recorder) close() {
 	for _, rest := range r.carry {
 		r.event("o", r.text(rest))

@@ -204,7 +204,6 @@ func (fj *followedJob) clientRequests(c *client, requests <-chan *ssh.Request) {
 	c.close()
 }
 
-// clientInput passes on what the client types.
 func (fj *followedJob) clientInput(c *client) {
 	buf := make([]byte, protocol.MaxJobFrame)
 	for {

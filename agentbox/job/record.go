@@ -109,7 +109,6 @@ func List(jobs string, box agentbox.Box) []agentbox.Job {
 	return all
 }
 
-// ids lists the jobs that have a directory.
 func ids(jobs string) []agentbox.JobID {
 	entries, err := os.ReadDir(jobs)
 	if err != nil {

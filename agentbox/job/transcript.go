@@ -149,7 +149,6 @@ func (p *partReader) close() {
 	}
 }
 
-// drain reads everything that is there.
 func (p *partReader) drain() error {
 	for {
 		if p.file != nil {
@@ -233,7 +232,6 @@ func (p *partReader) lines() error {
 	}
 }
 
-// parseEvent reads [seconds, code, text].
 func parseEvent(line []byte) (event, error) {
 	var fields []json.RawMessage
 	var e event

@@ -116,7 +116,6 @@ func endOf(p *corev1.Pod) (why string, counts bool) {
 // hopelessReasons are those for which a container waits for ever: Kubernetes does not end such a pod.
 var hopelessReasons = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
-// waitOf says what a pod waits for.
 func waitOf(p *corev1.Pod, now time.Time) (why string, hopeless bool) {
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {

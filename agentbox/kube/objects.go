@@ -56,12 +56,10 @@ type asked struct {
 	PrivateIPs []string
 }
 
-// jobName is the name of an attempt's Job.
 func jobName(t agentbox.Task, a agentbox.Attempt) string {
 	return ours + "-" + t.ID.String() + "-" + strings.TrimPrefix(a.Job.String(), "j-")
 }
 
-// job is the Job of an attempt.
 func (s Settings) job(a asked) (*batchv1.Job, error) {
 	work, err := json.Marshal(a.Work)
 	if err != nil {
@@ -104,7 +102,6 @@ func merged(theirs, own map[string]string) map[string]string {
 	return out
 }
 
-// pod completes the pod of the template.
 func (s Settings) pod(p *corev1.PodSpec, a asked, work string) {
 	p.RestartPolicy = corev1.RestartPolicyNever
 	p.TerminationGracePeriodSeconds = new(int64(gracePeriod / time.Second))

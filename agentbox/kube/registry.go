@@ -80,7 +80,6 @@ func once(ctx context.Context, ref string, make func(ref string) (string, error)
 	return found, err
 }
 
-// writeProgram writes a layer with the worker.
 func (r *Registry) writeProgram(w io.Writer) error {
 	f, err := os.Open(r.Program)
 	if err != nil {

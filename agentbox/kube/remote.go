@@ -116,7 +116,6 @@ func (a *attempt) write() error {
 	return durable.WriteJSON(filepath.Join(a.dir, fleet.LeaseFile), a.lease, 0o600)
 }
 
-// make puts what the pod needs into the registry, and makes the Job.
 func (a *attempt) make(ctx context.Context) error {
 	a.Note(a.dir, "image", "is found or made, and brought to "+a.settings.Registry)
 	image, work, err := a.Registry.Prepare(ctx, a.settings.Registry, a.task)
@@ -151,7 +150,6 @@ func (a *attempt) make(ctx context.Context) error {
 // lacks is the event of what a cluster lacks.
 const lacks = "lacks"
 
-// result is the name of the attempt's result in the registry.
 func (a *attempt) result() string { return a.settings.Registry + ":result-" + a.Job.String() }
 
 // watch waits for the end. A server that does not answer is asked again: the Job does not need us.
@@ -211,7 +209,6 @@ func (a *attempt) look(ctx context.Context) (verdict, error) {
 	return v, nil
 }
 
-// show says where the task runs, or what it waits for.
 func (a *attempt) show(ctx context.Context, v verdict) {
 	name := a.lease.Name // of a pod that has just ended
 	switch {
@@ -289,7 +286,6 @@ func (a *attempt) collect(ctx context.Context, otherwise agentbox.Result) (agent
 	}
 }
 
-// receive reads the result and what belongs to it.
 func (a *attempt) receive(ctx context.Context, otherwise agentbox.Result) (agentbox.Result, error) {
 	in, err := oci.Open(ctx, a.result())
 	if err != nil {

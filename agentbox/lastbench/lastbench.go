@@ -15,7 +15,6 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// path is the file of a directory's report.
 func path(dir string) (string, error) {
 	cache, err := os.UserCacheDir()
 	sum := sha256.Sum256([]byte(dir))

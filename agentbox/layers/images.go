@@ -88,7 +88,6 @@ func check(ctx context.Context, img image.Image, rate int64) error {
 	return err
 }
 
-// name signs our name for an image.
 func (i *Images) name(ctx context.Context, store *cachestore.Store, img image.Image, manifest agentbox.Digest) error {
 	_, err := store.Publish(ctx, nameFor(img, manifest))
 	return err

@@ -43,7 +43,6 @@ func OpenAsync(ctx context.Context, cfg cachestore.Config, damaged func(image ag
 	return o
 }
 
-// eachImageOf calls tell with each image that has a manifest.
 func eachImageOf(store *cachestore.Store, manifest agentbox.Digest, tell func(agentbox.Digest)) error {
 	if manifest.IsZero() {
 		return nil

@@ -245,7 +245,6 @@ func (s Snapshots) read(ctx context.Context, store *cachestore.Store, n blob.Nam
 	return out, err
 }
 
-// decode reads the snapshot whose ID is key.
 func (s Snapshots) decode(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest, src cachestore.Source, key string) (out StoredSnapshot, err error) {
 	b, err := readBlob(ctx, store, manifest, src, snapshot.MaxDocument+1<<10)
 	if err != nil {

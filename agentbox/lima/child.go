@@ -108,7 +108,6 @@ var causes = []struct {
 	{"seems running", agentbox.Conflict, "agentbox lima stop, then the command again"},
 }
 
-// explain says why an act failed.
 func (vm VM) explain(act string, said line, err error) error {
 	if said.Text == "" {
 		said.Text = err.Error()

@@ -111,7 +111,6 @@ func (s Server) up(ctx context.Context, in upIn, progress agentbox.Progress) (st
 	return text, nil
 }
 
-// boxLine is a box in a line.
 func boxLine(b agentbox.Box) string {
 	line := fmt.Sprintf("box %s (%s) is %s, %s, %d CPUs, %d MiB", b.Name, b.ID, b.State, b.Isolation, b.CPUs, b.Memory>>20)
 	if b.Directory != "" {
@@ -207,7 +206,6 @@ func (s Server) diffOfBox(ctx context.Context, in boxIn, _ agentbox.Progress) (s
 	return s.diff(ctx, in.Box)
 }
 
-// diff is what changed in a box or a task.
 func (s Server) diff(ctx context.Context, of string) (string, error) {
 	d, err := s.Client.Diff(ctx, of)
 	if err != nil {

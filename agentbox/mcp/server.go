@@ -49,7 +49,6 @@ const (
 	destroys // what cannot be had again
 )
 
-// add adds a tool that answers with a text.
 func add[In any](m *mcp.Server, name, doc string, h hint, do tool[In]) {
 	addContent(m, name, doc, h, func(ctx context.Context, in In, progress agentbox.Progress) ([]mcp.Content, error) {
 		text, err := do(ctx, in, progress)
@@ -82,7 +81,6 @@ func errorText(err error) string {
 	return "failed: " + e.Message + "\nhint: " + e.Hint
 }
 
-// progressOf passes progress on to a client that asked for it.
 func progressOf(ctx context.Context, req *mcp.CallToolRequest) agentbox.Progress {
 	token := req.Params.GetProgressToken()
 	if token == nil {

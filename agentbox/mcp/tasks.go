@@ -57,7 +57,6 @@ func (s Server) submit(ctx context.Context, in submitIn, progress agentbox.Progr
 	return taskLine(all[0]) + "\ntask_status tells how it goes; with wait, it answers at its end", nil
 }
 
-// taskLine is a task in a line or two.
 func taskLine(t agentbox.Task) string {
 	line := fmt.Sprintf("task %s %s: %s", t.ID, t.State, strings.Join(t.Command, " "))
 	if last := t.Last(); last != nil && last.Result != nil {

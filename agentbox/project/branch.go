@@ -53,7 +53,6 @@ func IsDefaultBranch(root, branch string, detached bool) bool {
 	return branch == usualBranches[0] || branch == usualBranches[1] && !hasRemote(gitDir, usualBranches[0])
 }
 
-// isDefaultInTables is IsDefaultBranch for a git directory whose refs are in reftables.
 func isDefaultInTables(gitDir, branch string) bool {
 	refs, err := git.ReadReftables(filepath.Join(gitDir, "reftable"))
 	config, configErr := readFile(filepath.Join(gitDir, "config"), maxConfig)

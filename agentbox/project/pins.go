@@ -12,7 +12,6 @@ import (
 // updates. Beyond it the oldest are dropped.
 const maxPins = 500
 
-// pinsFile returns the path of the file with one pin on each line.
 func (s *Store) pinsFile(p Project) string { return filepath.Join(s.dir(p), "pins") }
 
 // NewPin reports whether a lock file pins something new: boxes of this project were made here, but

@@ -13,7 +13,6 @@ import (
 // maxSaid bounds the answer of one tool, in bytes.
 const maxSaid = 64 << 10
 
-// onPath reports whether this machine has a tool.
 func onPath(tool string) bool {
 	_, err := exec.LookPath(tool)
 	return err == nil

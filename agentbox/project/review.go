@@ -71,7 +71,6 @@ func (r Review) Pending() (pending, host bool) {
 	return len(r.Plan) > 0, slices.ContainsFunc(r.Plan, func(c policy.Change) bool { return c.Add && c.Host() })
 }
 
-// proposed returns the policy that a repository names.
 func proposed(root, wanted string) (policy.File, error) {
 	if wanted == "" || policy.Breadth(wanted) >= 0 {
 		return policy.File{Preset: wanted}, nil

@@ -175,7 +175,6 @@ func (c *capture) complete(ctx context.Context) error {
 	return err
 }
 
-// describe is the entry of a file of a tree.
 func describe(file, name string) (e entry, err error) {
 	fi, err := os.Lstat(file)
 	if err != nil {

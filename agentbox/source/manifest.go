@@ -70,7 +70,6 @@ func compare(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// encode returns the text of a manifest.
 func (m *manifest) encode() []byte {
 	b := make([]byte, 0, 128*len(m.Entries)+256)
 	b = append(b, header+"\nproject "...)
@@ -232,7 +231,6 @@ func isOfGit(name string) bool {
 	return strings.Contains("/"+strings.ToLower(name)+"/", "/.git/")
 }
 
-// digest returns the digest of a manifest's text.
 func digest(text []byte) (agentbox.Digest, error) {
 	d, _, err := agentbox.DigestOf(bytes.NewReader(text))
 	return d, err

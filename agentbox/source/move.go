@@ -245,7 +245,6 @@ func (i *importing) all(ctx context.Context) (err error) {
 	return err
 }
 
-// receive writes the files that come.
 func (i *importing) receive(ctx context.Context) error {
 	for ctx.Err() == nil {
 		line, err := readLine(i.in)
@@ -312,7 +311,6 @@ func (i *importing) write(e entry, r io.Reader) error {
 	return err
 }
 
-// finish makes a link, or gives a directory its mode.
 func (i *importing) finish(e entry) error {
 	if e.Kind == kindDir {
 		return i.root.Chmod(e.Path, e.Mode|0o700)

@@ -52,7 +52,6 @@ func (p *previous) unchanged(path string, now durable.Identity) (entry, bool) {
 	return e, s != stamp{} && s == stamp{now.Inode, now.Changed} && (e.Time == 0 || e.Time == now.MTime) && size == now.Size
 }
 
-// shared returns the entry of a file that is a link to the one of the same name in p.
 func (p *previous) shared(file, path string) (entry, bool) {
 	i, ok := p.at[path]
 	if !ok || p.Entries[i].Kind != kindFile {

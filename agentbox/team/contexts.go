@@ -82,7 +82,6 @@ func (t *Team) announceContexts(ctx context.Context) error {
 	})
 }
 
-// sanitized makes all strings safe to display.
 func (c *Context) sanitized() {
 	for _, word := range []*string{&c.Name, &c.State, &c.Project, &c.Branch, &c.Isolation} {
 		*word = printable(*word)

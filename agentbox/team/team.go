@@ -105,7 +105,6 @@ func (t *Team) Changed() {
 	t.changedCh = make(chan struct{})
 }
 
-// nextChange returns a channel that is closed at the next change.
 func (t *Team) nextChange() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,6 @@ type Metric struct {
 	Attributes map[string]any
 }
 
-// points are metrics as OTLP has them.
 func (e *Exporter) points(metrics []Metric) []any {
 	var out []any
 	now := time.Now()

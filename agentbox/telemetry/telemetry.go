@@ -98,7 +98,6 @@ func FromEnvironment(getenv func(string) string, version string, log *slog.Logge
 	}, nil
 }
 
-// pairs parses name=value,name=value with values as in a URL.
 func pairs(text string) (map[string]string, error) {
 	out := map[string]string{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -144,7 +143,6 @@ func (e *Exporter) Run(ctx context.Context, gather func() []Metric) {
 	}
 }
 
-// flush sends what waits.
 func (e *Exporter) flush(ctx context.Context, metrics []Metric) {
 	var spans []any
 	for n := len(e.spans); n > 0; n-- {
@@ -225,7 +223,6 @@ func encode(s Span) object {
 
 func nano(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// list is attributes as OTLP has them.
 func list(attributes map[string]any) []any {
 	out := []any{}
 	for name, v := range attributes {

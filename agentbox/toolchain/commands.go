@@ -106,7 +106,6 @@ func pythonCommands(t tree, content string) map[string]string {
 // target matches the rules of a Makefile for the usual targets.
 var target = agentbox.Pattern(`(?m)^(build|test|typecheck)[ \t]*:([^=]|$)`)
 
-// makeCommands are the targets of a Makefile.
 func makeCommands(_ tree, content string) map[string]string {
 	out := map[string]string{}
 	for _, m := range target().FindAllStringSubmatch(content, -1) {

@@ -18,7 +18,6 @@ var markers = []struct {
 	{"Gemfile", Ruby}, {"composer.json", PHP},
 }
 
-// readMarkers adds needs for the markers of a directory.
 func readMarkers(s *scan, dir string) {
 	for _, m := range markers {
 		if file := path.Join(dir, m.file); s.has(file) {

@@ -108,7 +108,6 @@ func (n Needs) WithNatives(latest map[string]Latest) (left Needs, programs []Pro
 //go:embed install/native.sh
 var installNative string
 
-// command installs the program.
 func (p Program) command() []string {
 	return []string{"sh", "-euc", installNative, "sh", p.Path, p.URL, p.SHA512, p.File}
 }

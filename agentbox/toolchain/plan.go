@@ -297,7 +297,6 @@ func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
 
 func (p *Plan) add(t Tool) { p.Packages = append(p.Packages, packagesOf[t]...) }
 
-// refuse records the needs whose version was refused.
 func (p *Plan) refuse(needs Needs, candidate string) {
 	for _, n := range needs {
 		if n.Refused != "" {

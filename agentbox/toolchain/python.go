@@ -41,7 +41,6 @@ func readPython(s *scan, dir string) {
 	s.lock(dir, "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt")
 }
 
-// pyprojectNeed prefers the standard field to Poetry's.
 func pyprojectNeed(file, content string) Need {
 	var p pyproject
 	if toml.Unmarshal([]byte(content), &p) != nil {

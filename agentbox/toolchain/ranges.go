@@ -45,7 +45,6 @@ func overlap(a, b string) bool {
 	return satisfies(firstVersion(a, 3), b) || satisfies(firstVersion(b, 3), a)
 }
 
-// rangeOf returns a need's constraint in the notation of semantic versioning.
 func rangeOf(n Need) string {
 	switch n.Tool {
 	case Python:

@@ -84,7 +84,6 @@ func ParseReleases(name string, r io.Reader) (Releases, error) {
 	return out, nil
 }
 
-// sha512Of returns the SHA-512 in hexadecimal from the hashes of Subresource Integrity.
 func sha512Of(integrity string) (string, bool) {
 	for hash := range strings.FieldsSeq(integrity) {
 		if encoded, ok := strings.CutPrefix(hash, "sha512-"); ok {
@@ -159,7 +158,6 @@ func ParseNode(r io.Reader) string {
 	return ""
 }
 
-// accepts reports whether a version is in all ranges.
 func accepts(ranges []string, version string) bool {
 	for _, r := range ranges {
 		if !satisfies(version, r) {

@@ -56,7 +56,6 @@ func (t tree) begin(name string, limit int64) (content string, size int64, ok bo
 	return string(b), fi.Size(), err == nil
 }
 
-// has reports whether there is a regular file of that name.
 func (t tree) has(name string) bool {
 	fi, err := t.root.Stat(name)
 	return err == nil && fi.Mode().IsRegular()

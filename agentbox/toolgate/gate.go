@@ -219,7 +219,6 @@ func denied(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
-// call passes a call on.
 func (s *session) call(ctx context.Context, g *Gate, tool string, args map[string]any) (*mcp.CallToolResult, error) {
 	conn, _, err := s.open(ctx, g)
 	if err != nil {

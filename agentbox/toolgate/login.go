@@ -227,7 +227,6 @@ func (k kept) again() error {
 
 func loginKey(s api.ToolServer) string { return s.Name + " " + s.Project }
 
-// logins are those of all servers, by loginKey.
 func (r *Registry) logins() (map[string]login, error) {
 	b, err := os.ReadFile(r.Logins)
 	all := map[string]login{}

@@ -80,7 +80,6 @@ func joinClose(err error, conn *mcp.ClientSession) error {
 	return err
 }
 
-// close ends the server.
 func (s *session) close() {
 	s.mu.Lock()
 	conn := s.conn
@@ -133,7 +132,6 @@ func (g *Gate) transport(ctx context.Context, s api.ToolServer) (mcp.Transport, 
 	return &mcp.CommandTransport{Command: cmd}, nil
 }
 
-// client makes the requests to a server.
 func (g *Gate) client(s api.ToolServer) *http.Client {
 	return &http.Client{
 		Transport: withHeaders{g, s},
@@ -142,7 +140,6 @@ func (g *Gate) client(s api.ToolServer) *http.Client {
 	}
 }
 
-// value reads a credential of a server.
 func (g *Gate) value(ctx context.Context, s api.ToolServer, name string, from secrets.Reference) (string, error) {
 	return from.Value(ctx, secrets.Purpose{Name: s.Name + "." + name, Env: g.variable})
 }

@@ -124,7 +124,6 @@ func (b *baselineView) reveal(ctx context.Context, unseen []string) (names []str
 	return names, err
 }
 
-// size returns the total size of the regular files in bytes.
 func (b *baselineView) size(names []string) (size int64) {
 	for _, name := range names {
 		if info, err := os.Lstat(filepath.Join(b.tree, name)); err == nil && info.Mode().IsRegular() {

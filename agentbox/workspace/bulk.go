@@ -35,7 +35,6 @@ type Dir struct {
 // postpones reports whether a job is part of the bulk, and is not done yet.
 func (s *stager) postpones(j job) bool { return s.opts.Bulk != nil && (!j.private || j.link) }
 
-// dropBulk drops from the bulk what is below a directory of the copy.
 func (s *stager) dropBulk(below string) {
 	kept := s.bulk[:0]
 	for _, j := range s.bulk {
@@ -83,7 +82,6 @@ func (s *stager) copyBulk(ctx context.Context) error {
 	return err
 }
 
-// describeBulk describes s.bulk, in its order.
 func (s *stager) describeBulk() (bulk Bulk, err error) {
 	rel := func(path string) string {
 		name, relErr := filepath.Rel(s.dst, path)

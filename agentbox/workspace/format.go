@@ -35,7 +35,6 @@ var extensions = map[string]bool{
 	"refstorage":          false, // see refFiles
 }
 
-// extensionOf returns the name of an extension that a setting asks for.
 func extensionOf(s git.Setting) (name string, ok bool) {
 	return strings.CutPrefix(s.Key, "extensions.")
 }
@@ -62,7 +61,6 @@ func checkFormat(repo Repo, local []git.Setting) error {
 	return nil
 }
 
-// hasReftables reports whether the refs of a repository are in reftables.
 func hasReftables(local []git.Setting) bool {
 	return settingValue(local, "extensions.refstorage") == "reftable"
 }
@@ -71,7 +69,6 @@ func hasReftables(local []git.Setting) bool {
 // to say.
 var validRef = agentbox.Pattern(`^refs(/[^/\x00-\x20\x7f~^:?*\[\\]+)+$`)
 
-// isValidRef reports whether a name from a reftable can be that of a ref.
 func isValidRef(name string) bool {
 	return name == "HEAD" || pseudoRef().MatchString(name) || validRef().MatchString(name) && ValidName(name) && !strings.HasSuffix(name, ".lock") && !strings.Contains(name, "..")
 }

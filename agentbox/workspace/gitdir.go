@@ -218,7 +218,6 @@ func (w *walker) add(dir, name string, isDir bool) error {
 	return nil
 }
 
-// directory creates a directory in the copy.
 func (w *walker) directory(name string) error {
 	if w.bare {
 		return nil

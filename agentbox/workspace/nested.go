@@ -104,7 +104,6 @@ func (s *stager) inside(gitDir string) error {
 	return fmt.Errorf("its git directory %s is not part of this checkout", gitDir)
 }
 
-// area returns the directories that make up the checkout.
 func (s *stager) area() []string { return []string{s.top.Root, s.top.GitDir, s.top.CommonDir} }
 
 // follow reads the path in a pointer file such as .git or commondir. prefix precedes the path;

@@ -103,7 +103,6 @@ func Prepare(dst string) (undo func(error) error, err error) {
 	return func(why error) error { return errors.Join(why, discard(dst, existed)) }, err
 }
 
-// discard undoes prepare.
 func discard(dst string, keep bool) error {
 	if !keep {
 		return os.RemoveAll(dst)

@@ -128,7 +128,6 @@ func settingValue(settings []git.Setting, key string) string {
 	return ""
 }
 
-// withoutSetting returns a copy of settings that omits key.
 func withoutSetting(settings []git.Setting, key string) []git.Setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s git.Setting) bool { return s.Key == key })
 }

@@ -81,7 +81,6 @@ func (n Name) Verify() error {
 // Expired reports whether the name has expired at t.
 func (n Name) Expired(t time.Time) bool { return !n.Expires.IsZero() && !t.Before(n.Expires) }
 
-// signed returns the bytes that are signed.
 func (n Name) signed() ([]byte, error) {
 	n.Signature = nil
 	b, err := json.Marshal(n)

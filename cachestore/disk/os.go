@@ -42,7 +42,6 @@ func (OS) SyncDir(dir string) error {
 // osFile adds to *os.File what sparse files need.
 type osFile struct{ *os.File }
 
-// wrap makes a File of what package os gave.
 func wrap(f *os.File, err error) (File, error) {
 	if err != nil {
 		return nil, err

@@ -26,7 +26,6 @@ const (
 // extraDomain keeps the signature over the head of an Extra from being valid over a catalogue's.
 const extraDomain = "agentbox catalogue extra 1\n"
 
-// of returns the records among which those of a kind are.
 func (s *set) of(k Kind) map[id]Record {
 	if kinds[k].first {
 		return s.records
@@ -34,7 +33,6 @@ func (s *set) of(k Kind) map[id]Record {
 	return s.extra
 }
 
-// record returns a record that the index names.
 func (s *set) record(i id) Record {
 	if r, ok := s.records[i]; ok {
 		return r
@@ -42,7 +40,6 @@ func (s *set) record(i id) Record {
 	return s.extra[i]
 }
 
-// understood returns the records that this build understands.
 func (s *set) understood() map[id]Record {
 	all := maps.Clone(s.extra)
 	if all == nil {
@@ -53,7 +50,6 @@ func (s *set) understood() map[id]Record {
 	return all
 }
 
-// shown returns the head as it is shown to others.
 func (s *set) shown() Head {
 	h := s.head
 	h.Extra = s.extraHead.Sequence

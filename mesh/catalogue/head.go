@@ -30,7 +30,6 @@ func (h Head) signed(domain string, team agentbox.Digest) []byte {
 	return append(b, h.Digest[:]...)
 }
 
-// sign returns the head with owner and signature.
 func (h Head) sign(domain string, team agentbox.Digest, key ed25519.PrivateKey) Head {
 	h.Owner = identity.PeerOf(key.Public().(ed25519.PublicKey))
 	h.Signature = ed25519.Sign(key, h.signed(domain, team))

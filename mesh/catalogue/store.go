@@ -220,7 +220,6 @@ func (s *Store) set(owner identity.PeerID, next *set) {
 // holderKind is the kind under which the index has the holders of a manifest. No record has it.
 const holderKind Kind = "holds"
 
-// ids are what a record is found by.
 func (r Record) ids() []id {
 	out := []id{r.id()}
 	if r.Alias != "" && r.Alias != r.Key {

@@ -52,7 +52,6 @@ const manifestNumber = 1<<32 - 1
 // maxUnknown is the most bytes of a frame of a later build, which are read and dropped.
 const maxUnknown = 64 << 10
 
-// known reports whether this build understands a type of frame.
 func (f frameType) known() bool { return f >= frameWelcome && f <= framePeers }
 
 // limit is the maximum length of the payload of a frame, in bytes.

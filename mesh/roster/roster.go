@@ -50,7 +50,6 @@ type Roster struct {
 	invites []invitation
 }
 
-// Names of the files in cfg.Dir.
 func (r *Roster) members() string  { return filepath.Join(r.cfg.Dir, "members.json") }
 func (r *Roster) rootKey() string  { return filepath.Join(r.cfg.Dir, "root.key") }
 func (r *Roster) leftFile() string { return filepath.Join(r.cfg.Dir, "left.json") }

@@ -143,7 +143,6 @@ func (c *Conn) Close() error {
 
 func (c *Conn) end(code quic.ApplicationErrorCode) { _ = c.q.CloseWithError(code, "") }
 
-// greet tells the client that it is admitted.
 func (c *Conn) greet() error {
 	s, err := c.q.OpenUniStream()
 	if err != nil {

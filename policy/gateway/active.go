@@ -66,7 +66,6 @@ func (a *activeSet) add(p *activeFlow) (done func(), ok bool) {
 	}, true
 }
 
-// count is how many are under way.
 func (a *activeSet) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

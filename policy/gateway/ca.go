@@ -67,7 +67,6 @@ func NewCA(box string) (*CA, error) {
 	return newCA(cert, key)
 }
 
-// newCA also makes the key of the leaves.
 func newCA(cert *x509.Certificate, key *ecdsa.PrivateKey) (*CA, error) {
 	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	return &CA{cert: cert, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, err
@@ -156,7 +155,6 @@ func (c *CA) Certificate(name string) (*tls.Certificate, error) {
 	return cert, nil
 }
 
-// mint signs a certificate for a name or an address.
 func (c *CA) mint(name string) (*tls.Certificate, error) {
 	now := time.Now()
 	template := &x509.Certificate{

@@ -32,7 +32,6 @@ func refused(kind, reason string) policy.Verdict {
 	return policy.Verdict{Source: policy.Builtin, Kind: kind, Reason: reason}
 }
 
-// name decides about a question to the resolver.
 func (e Evaluator) name(name string) policy.Verdict {
 	canonical, err := policy.CanonicalName(name)
 	if err != nil || canonical != name {

@@ -155,7 +155,6 @@ func (c *checkedConn) consumeLine(part []byte, err error) error {
 	return io.EOF
 }
 
-// isTimeout tells whether a deadline passed.
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout()

@@ -134,7 +134,6 @@ func mayCarrySecrets(p *policy.Policy, q *activeFlow) bool {
 	return true
 }
 
-// rules decides by the present policy.
 func (g *Gateway) rules() Evaluator { return Evaluator{g.policy.Load(), g.cfg.Resolve} }
 
 // Accept decides about a flow when its first packet arrives. Proto is TCP or UDP, Name what the box

@@ -98,7 +98,6 @@ func (u *upstream) chooseProxy(r *http.Request) (*url.URL, error) {
 	return u.proxies.alias(p), nil
 }
 
-// flowOf is the flow of a URL that rewrite made.
 func flowOf(to *url.URL) (policy.Flow, error) {
 	port := to.Port()
 	if port == "" {
@@ -107,7 +106,6 @@ func flowOf(to *url.URL) (policy.Flow, error) {
 	return flowTo(to.Hostname(), port)
 }
 
-// flowTo is the flow of a connection to a host of a URL.
 func flowTo(host, port string) (f policy.Flow, err error) {
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -148,7 +146,6 @@ func (u *upstream) decideBehind(ctx context.Context, f policy.Flow) error {
 	return errors.Join(errs...)
 }
 
-// dialBehind connects to the destination of a flow through a proxy.
 func (u *upstream) dialBehind(ctx context.Context, p *url.URL, f policy.Flow) (net.Conn, error) {
 	if err := u.decideBehind(ctx, f); err != nil {
 		return nil, err

@@ -69,7 +69,6 @@ func (f *frameRedactor) ready() int {
 	return len(f.queue)
 }
 
-// release stops holding anything back.
 func (f *frameRedactor) release() { f.hold(0) }
 
 // hold keeps back only the last n bytes.

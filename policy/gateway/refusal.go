@@ -32,7 +32,6 @@ func (r *Refusal) Text() string {
 	return b.String()
 }
 
-// target names the destination of a flow, for people.
 func target(f policy.Flow) string {
 	host := f.Host()
 	if f.Port != 0 {

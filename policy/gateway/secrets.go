@@ -190,7 +190,6 @@ func (s *substitution) apply(h http.Header) {
 	h.Del(extensions)                    // and so must WebSocket frames
 }
 
-// names are those of the secrets that a request carries.
 func (s *substitution) names() []string {
 	if s == nil {
 		return nil

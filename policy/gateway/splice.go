@@ -42,7 +42,6 @@ func (bp *boundedPool) get() *[]byte {
 	return bp.pool.Get().(*[]byte)
 }
 
-// put returns a buffer from get.
 func (bp *boundedPool) put(b *[]byte) {
 	bp.pool.Put(b)
 	bp.lent.Add(-1)

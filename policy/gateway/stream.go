@@ -78,7 +78,6 @@ func (g *Gateway) Stream(ctx context.Context, f policy.Flow, c net.Conn) error {
 	return s.passThrough(ctx)
 }
 
-// http serves requests in the clear.
 func (s *stream) http(ctx context.Context) error {
 	return s.g.web.serve(ctx, s, &replay{Conn: s.box, first: s.peeked})
 }

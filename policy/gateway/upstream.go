@@ -203,7 +203,6 @@ func (u *upstream) decide(f policy.Flow, a netip.Addr) error {
 	return nil
 }
 
-// dialledAddr is the remote address of a connection, for the log.
 func dialledAddr(c net.Conn) netip.Addr {
 	if c.RemoteAddr() == nil {
 		return netip.Addr{}

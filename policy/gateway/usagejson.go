@@ -103,7 +103,6 @@ func (u *usageScanner) scan(c byte) {
 	}
 }
 
-// append keeps a byte of a string or a number.
 func (u *usageScanner) append(c byte) {
 	if u.n == len(u.text) {
 		u.ignored = true

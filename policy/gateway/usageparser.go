@@ -80,7 +80,6 @@ const (
 	maxModelName = 64
 )
 
-// observe takes the value of a member that has a metric.
 func (u *usageParser) observe(m metric, text string) {
 	if m == modelName {
 		if isModelName(text) {

@@ -117,7 +117,6 @@ func (w *web) serve(ctx context.Context, st *stream, c net.Conn) error {
 	return w.run(ctx, s, w.framed(s, s))
 }
 
-// framed adds the check of HTTP/1 to a connection.
 func (w *web) framed(s *session, c net.Conn) net.Conn {
 	s.checked = newCheckedConn(c, func(err error, idle bool) {
 		refusal := w.g.refuse(s.stream.requests(), "framing", err.Error())

@@ -38,7 +38,6 @@ func Logins(home, path string) ([]Login, error) {
 	return out, nil
 }
 
-// readLogin gets the password or token for a host.
 func readLogin(home, target string) (string, error) {
 	i := strings.LastIndexByte(target, '#')
 	if i < 0 {
@@ -135,7 +134,6 @@ var (
 	npmVariable = agentbox.Pattern(`^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$`)
 )
 
-// parseNpmrc reads the tokens, or user and password, that npm has for each registry.
 func parseNpmrc(text string) []login {
 	var out []login
 	of := func(host string) *login {

@@ -118,7 +118,6 @@ func usable(v string) error {
 	return nil
 }
 
-// get reads the raw value.
 func (r Reference) get(ctx context.Context, a Purpose) (string, error) {
 	switch r.Kind {
 	case Env:

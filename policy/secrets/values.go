@@ -104,7 +104,6 @@ func (r *Resolver) Value(ctx context.Context, name string) (string, error) {
 	return v.(string), nil
 }
 
-// borrow asks for a value that is lent.
 func (r *Resolver) borrow(ctx context.Context, name string) (string, error) {
 	if r.lender == nil {
 		return "", fmt.Errorf("nobody lends the secret %s", name)
@@ -119,7 +118,6 @@ func (r *Resolver) borrow(ctx context.Context, name string) (string, error) {
 	return v, nil
 }
 
-// lookup implements Purpose.Env.
 func (r *Resolver) lookup(name string) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,7 +28,6 @@ type group struct {
 // inGroup is the directory of a group in which the processes are.
 const inGroup = "box"
 
-// newGroup makes the group of a machine, with what limits the kernel has there.
 func newGroup(spec vmm.Spec) (*group, error) {
 	parent, err := cgroup.Parent()
 	if err != nil {

@@ -131,7 +131,6 @@ func (s *start) describe(ctx context.Context) error {
 	return err
 }
 
-// extras are what a box gets for GPUs of the host.
 func extras(gpus int) (list []plan.Extra, err error) {
 	if gpus == 0 {
 		return nil, nil
@@ -238,7 +237,6 @@ func (m *machine) startLauncher(program string, stderr *os.File, files []*os.Fil
 	return p, nil
 }
 
-// launcher is the guest agent's program as a launcher.
 func launcher(program string) *exec.Cmd {
 	cmd := userns.Command(program)
 	cmd.Args = append(cmd.Args, plan.Mode)

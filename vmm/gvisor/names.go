@@ -38,7 +38,6 @@ const (
 	inSaved     = "/saved"
 )
 
-// inGPU is the path of a file of a GPU's driver.
 func inGPU(i int) string { return "/gpu/" + strconv.Itoa(i) }
 
 // containerID is the same for all machines, as each has namespaces of its own.

@@ -112,7 +112,6 @@ func (m *machine) saveWorkspace(ctx context.Context, dir string, passing bool) (
 	return digestTree(dir)
 }
 
-// digestTree is a digest of what hostdir.ListTree lists of dir.
 func digestTree(dir string) (*agentbox.Digest, error) {
 	h := sha256.New()
 	if err := hostdir.ListTree(h, dir); err != nil {

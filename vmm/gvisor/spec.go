@@ -71,7 +71,6 @@ func describe(memory, disk int64, gpus gpu.Needs) *specs.Spec {
 	return spec
 }
 
-// gpuBinds are what the launcher mounts for the description.
 func gpuBinds(gpus gpu.Needs) (binds []plan.Bind) {
 	for _, d := range gpus.Devices {
 		binds = append(binds, plan.Bind{Source: d.Source, Target: d.Target, Writable: true, Device: true})
@@ -82,7 +81,6 @@ func gpuBinds(gpus gpu.Needs) (binds []plan.Bind) {
 	return binds
 }
 
-// gpusOf is what a machine of spec has of the host's GPUs.
 func gpusOf(spec vmm.Spec) (gpu.Needs, error) {
 	if spec.GPUs == 0 {
 		return gpu.Needs{}, nil

@@ -78,13 +78,11 @@ func (s *Store) deriveFrom(ctx context.Context, key string, base Image, name str
 	return img.like(base), err
 }
 
-// startFrom reads the tree of the build from an image.
 func (b *build) startFrom(ctx context.Context, limits rootfs.Limits, base Image) (err error) {
 	b.tree, err = b.treeOf(ctx, limits, base)
 	return err
 }
 
-// addRoot adds the tree of another image in a directory.
 func (b *build) addRoot(ctx context.Context, limits rootfs.Limits, at string, img Image) error {
 	tree, err := b.treeOf(ctx, limits, img)
 	if err != nil {
@@ -95,7 +93,6 @@ func (b *build) addRoot(ctx context.Context, limits rootfs.Limits, at string, im
 	return b.tree.Graft(at, tree)
 }
 
-// treeOf reads the tree of an image.
 func (b *build) treeOf(ctx context.Context, limits rootfs.Limits, img Image) (*rootfs.Tree, error) {
 	if _, err := os.Stat(img.Path); err != nil && img.Lazy != nil {
 		return nil, &NotHereError{img}

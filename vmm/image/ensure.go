@@ -68,7 +68,6 @@ func (s *Store) FindBase(r Recipe) (Image, bool) {
 	return s.ofRecipe(key, img), ok && err == nil
 }
 
-// recipeOf is recipe for the base of r, with its key.
 func (s *Store) recipeOf(r Recipe) (key string, d agentbox.Digest, ok bool) {
 	r, err := r.Base().normal()
 	if err != nil {
@@ -117,7 +116,6 @@ func (i Image) isBaseOf(r Recipe) bool {
 	return i.Base.IsZero() && len(i.Include) == 0 && i.Source == r.Source && i.Platform == r.Platform
 }
 
-// samePackages tells whether an image has the packages to which the recipe is pinned.
 func (r Recipe) samePackages(img Image) bool {
 	return len(r.Versions) > 0 && slices.Equal(r.Versions, img.Versions)
 }

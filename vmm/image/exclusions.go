@@ -28,7 +28,6 @@ func ExcludeBelow(dirs ...string) Exclusions {
 	return n
 }
 
-// add forbids a path, and what is below it down to levels.
 func (ex *Exclusions) add(path string, levels int) {
 	info, err := os.Stat(path)
 	if err != nil {

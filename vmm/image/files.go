@@ -45,7 +45,6 @@ func writeFile(path string, data []byte) error {
 	return hostError(errors.Join(durable.WriteFile(path, data, 0o644), durable.SyncDir(filepath.Dir(path))))
 }
 
-// writeJSON replaces a file with a value as indented JSON.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -128,7 +128,6 @@ func tidyYAML(err error) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\n", "; ")), " ")
 }
 
-// recipe returns the recipe that the entry pins.
 func (l LockEntry) recipe() Recipe {
 	return Recipe{Source: l.Source, Packages: l.Packages, Platform: l.Platform}
 }

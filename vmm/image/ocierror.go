@@ -54,7 +54,6 @@ func ociError(source string, err error) error {
 	return hostError(err)
 }
 
-// againHint is the hint for an image that cannot be unpacked.
 func againHint(source string) string {
 	if strings.HasPrefix(source, "docker-archive:") {
 		return "make or copy it again; gunzip one that is compressed, and unpack an OCI archive (tar -x) and import the directory"

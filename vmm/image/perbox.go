@@ -82,7 +82,6 @@ func PerBoxDirectories() [][]string {
 	return list
 }
 
-// removeKeys removes private keys.
 func (b *build) removeKeys() error {
 	var errs []error
 	for _, p := range keys {
@@ -93,7 +92,6 @@ func (b *build) removeKeys() error {
 	return errors.Join(errs...)
 }
 
-// makeKeys adds the scripts that make keys.
 func (b *build) makeKeys() error {
 	var errs []error
 	for _, p := range keys {

@@ -165,7 +165,6 @@ func (b *build) allowSudo(name string) error {
 	return b.put("/etc/sudoers.d/agentbox", ino, []byte(name+" ALL=(ALL:ALL) NOPASSWD: ALL\n"))
 }
 
-// put makes a file with this inode and text.
 func (b *build) put(path string, ino *rootfs.Inode, text []byte) error {
 	ino.Size = int64(len(text))
 	if ino.Size > 0 {

@@ -77,7 +77,6 @@ type publicDialer struct {
 	proxies sync.Map // "host:port" of those in use, as dial gets them
 }
 
-// publicTransport makes a transport with a publicDialer.
 func publicTransport() http.RoundTripper {
 	d := &publicDialer{proxy: http.ProxyFromEnvironment}
 	return &http.Transport{
@@ -86,7 +85,6 @@ func publicTransport() http.RoundTripper {
 	}
 }
 
-// chooseProxy remembers the proxy of a request for dial.
 func (p *publicDialer) chooseProxy(r *http.Request) (*url.URL, error) {
 	u, err := p.proxy(r)
 	if u != nil {

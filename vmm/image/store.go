@@ -244,7 +244,6 @@ func (s *Store) openRecipe(key string, d agentbox.Digest) (Image, error) {
 	return s.ofRecipe(key, img), nil
 }
 
-// ofRecipe is an image as the source of the recipe with this key describes it.
 func (s *Store) ofRecipe(key string, img Image) Image {
 	var own Image
 	if _, rest, err := s.readRecipe(key); err != nil || json.Unmarshal(rest, &own) != nil || own.Digest != img.Digest {

@@ -72,7 +72,6 @@ func (d *DamagedError) Error() string { return d.err.Error() }
 // Unwrap returns the *agentbox.Error.
 func (d *DamagedError) Unwrap() error { return d.err }
 
-// corrupt makes a *DamagedError with a hint.
 func corrupt(d agentbox.Digest, why string) error {
 	return &DamagedError{d, agentbox.Errorf(agentbox.Corrupt, "image %s is damaged: %s", d.Short(), why).
 		WithHint("remove it with `agentbox image rm %s`; it is made again when it is needed", d.Short())}

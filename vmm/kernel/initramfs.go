@@ -65,7 +65,6 @@ func (a *archive) pad(to int) {
 	}
 }
 
-// finish appends the trailer, whose inode number is 0, and returns the archive.
 func (a *archive) finish() []byte {
 	a.inode = -1
 	a.add("TRAILER!!!", 0, 0, 0, nil)

@@ -159,7 +159,6 @@ func dependencies(data []byte) (hard, soft []string, err error) {
 	return slices.Compact(hard), soft, nil
 }
 
-// readModule reads and decompresses a module.
 func readModule(root fs.FS, file string) ([]byte, error) {
 	f, err := root.Open(file)
 	if err != nil {

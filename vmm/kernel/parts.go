@@ -225,7 +225,6 @@ func loadParts(dir string) (*parts, error) {
 	return p, readManifest(dir, p)
 }
 
-// load reads and verifies the bytes of parts that are in a directory.
 func (p *parts) load() (err error) {
 	if p.dir == "" {
 		return nil

@@ -149,7 +149,6 @@ func canonical(s string) (name string, ok bool) {
 	return strings.ToLower(s), true
 }
 
-// reverse returns the address of the name block whose name q asks for, as 4.3.18.198.in-addr.arpa.
 func reverse(q dnsmessage.Question) (netip.Addr, bool) {
 	s, ok := strings.CutSuffix(strings.ToLower(q.Name.String()), ".in-addr.arpa.")
 	if !ok || q.Type != dnsmessage.TypePTR || q.Class != dnsmessage.ClassINET {

@@ -171,7 +171,6 @@ func inspectTransport(p []byte, dst [4]byte) (class, Kind, []byte) {
 	return classRejected, KindPacket, p
 }
 
-// hasPorts tells whether neither port is 0.
 func hasPorts(t []byte) bool {
 	return binary.BigEndian.Uint16(t) != 0 && binary.BigEndian.Uint16(t[2:]) != 0
 }

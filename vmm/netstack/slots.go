@@ -34,7 +34,6 @@ func (s *slots[K]) acquire(k K, end func()) int {
 	return len(s.taken)
 }
 
-// has tells whether k has a slot.
 func (s *slots[K]) has(k K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +49,6 @@ func (s *slots[K]) onEnd(k K, end func()) bool {
 	return !s.ended
 }
 
-// release frees the slot of k.
 func (s *slots[K]) release(k K) {
 	s.mu.Lock()
 	delete(s.taken, k)

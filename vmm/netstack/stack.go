@@ -48,7 +48,6 @@ type Stack struct {
 // its configuration.
 func New(link vmm.Link, h Handler) (*Stack, error) { return newStack(link, h, maxStreams, maxFlows) }
 
-// newStack is New with other limits.
 func newStack(link vmm.Link, h Handler, streams, flows int) (*Stack, error) {
 	s := &Stack{card: newCard(link), handler: h, attempts: newAttempts(h.Attempt), names: newNames(maxNames)}
 	s.resolver = &resolver{names: s.names, lookup: h.Lookup, attempts: s.attempts}

@@ -145,7 +145,6 @@ func initKVM(ctx context.Context, program string) (string, error) {
 	return qemuFailed(&said, err), nil
 }
 
-// qemuFailed is the reason of a QEMU that ended by itself.
 func qemuFailed(said *console.Tail, err error) string {
 	return fmt.Sprintf("KVM opens here but QEMU cannot use it (%s, %v)", said.FirstLine(), err)
 }

@@ -110,7 +110,6 @@ func (m *machine) reason() error {
 	return agentbox.Errorf(agentbox.Unavailable, "QEMU of %s ended (%s)", m.spec.Name, m.exit())
 }
 
-// exit is how QEMU ended, for a message.
 func (m *machine) exit() string {
 	if m.proc.Err() == nil {
 		return "exit status 0"

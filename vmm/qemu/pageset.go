@@ -85,7 +85,6 @@ func (p *pageIndex) has(off int64) bool {
 	return i < len(p.Regions) && p.Regions[i].Offset == base && p.Regions[i].Pages.has(int(off-base)/pageSize)
 }
 
-// encode is the bytes of X.index, the same for the same set.
 func (p *pageIndex) encode() []byte {
 	var b bytes.Buffer
 	b.WriteString(indexMagic)

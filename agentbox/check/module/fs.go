@@ -77,7 +77,6 @@ func (t *Tree) find(name string, follow bool) (*node, expsys.Errno) {
 	return at, 0
 }
 
-// leadsOut records a path that leads out of the tree.
 func (t *Tree) leadsOut(name string) expsys.Errno {
 	if t.refused.Outside == "" {
 		t.refused.Outside = name
@@ -85,7 +84,6 @@ func (t *Tree) leadsOut(name string) expsys.Errno {
 	return expsys.EPERM
 }
 
-// target is where a link leads.
 func (t *Tree) target(link *node) (string, expsys.Errno) {
 	if link.size > maxPath {
 		return "", expsys.ENAMETOOLONG

@@ -75,7 +75,6 @@ func (c *Compiled) Run(ctx context.Context, spec check.Spec, tree *Tree, blobs B
 	return report, nil
 }
 
-// report says how a module ended that returned err.
 func (t *Tree) report(err error) (r check.Report) {
 	status := 0
 	if exit, ok := errors.AsType[*sys.ExitError](err); ok {

@@ -48,7 +48,6 @@ func ParseTree(r io.Reader) (*Tree, error) {
 	}
 }
 
-// readRecord reads up to the next NUL.
 func readRecord(in *bufio.Reader) (string, error) {
 	var b strings.Builder
 	for b.Len() <= maxPath+128 {

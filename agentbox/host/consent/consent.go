@@ -88,7 +88,6 @@ func (a Approvals) ReviewDirectory(ctx context.Context, root string, at config.P
 	return a.identify(ctx, root, cfg, asked)
 }
 
-// identify is Review of whichever project the checkout at root is of.
 func (a Approvals) identify(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
 	p, err := project.Identify(root)
 	if err != nil {

@@ -102,7 +102,6 @@ func (d *diagnosis) works(such func(agentbox.Kind) bool) bool {
 	return slices.ContainsFunc(d.working, func(name agentbox.Isolation) bool { return such(agentbox.KindOf(name)) })
 }
 
-// add adds the result of a check.
 func (d *diagnosis) add(name, detail string, err error) {
 	d.checks = append(d.checks, Result(name, detail, err))
 }
@@ -232,7 +231,6 @@ func confinement() string {
 // much.
 const lowSpace = 2 << 30
 
-// checkSpace reports the free space on the disk of the home.
 func (doc Doctor) checkSpace() (string, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(doc.Dir, &st); err != nil {

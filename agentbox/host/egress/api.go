@@ -50,7 +50,6 @@ func (ps *Policies) placesOf(ctx context.Context, ref api.PolicyRef, root string
 	return append(places, config.Place{Directory: root})
 }
 
-// projectOf returns the checkout of a reference, and its project.
 func (ps *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, project.Project, error) {
 	root, err := ps.rootOf(ctx, ref)
 	if err != nil {

@@ -65,7 +65,6 @@ func (ps *Policies) SecretValue(ctx context.Context, of, name string) (string, e
 	return s.From.Value(ctx, ps.purpose(s))
 }
 
-// purpose is what the value of a secret is read for.
 func (ps *Policies) purpose(s project.Secret) secrets.Purpose {
 	env := ps.variables([]project.Secret{s})
 	return secrets.Purpose{Name: s.Name, Host: s.Host(), Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}

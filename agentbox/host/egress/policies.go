@@ -161,7 +161,6 @@ func (ps *Policies) compose(ctx context.Context, g Scope, environ []string) (com
 	return composed{policy.Compose(from), all, g.Foreign}, nil
 }
 
-// sources reads what the policy of a scope is made of, and its secrets.
 func (ps *Policies) sources(ctx context.Context, g Scope, environ []string) (policy.Sources, []project.Secret, error) {
 	organisation, organisationErr := ps.Store.Organisation()
 	ofProject, projectErr := ps.Store.User(g.Project)

@@ -303,7 +303,6 @@ func (c *completions) resume(using []Using) {
 	}
 }
 
-// close drops all completions.
 func (c *completions) close() error {
 	c.mu.Lock()
 	var all []agentbox.Digest

@@ -76,7 +76,6 @@ func (i *Images) Close() error {
 	return i.completions.close()
 }
 
-// storePeriodically runs storeImages at an interval.
 func (i *Images) storePeriodically() {
 	var seen map[agentbox.Digest]bool
 	tick := time.NewTicker(storeEvery)

@@ -61,7 +61,6 @@ func (c *completion) received(now []image.Received) []image.Received {
 	return image.AddReceived(slices.Clone(c.receivedBefore), now...)
 }
 
-// totalBytes is the number of bytes from all senders.
 func totalBytes(list []image.Received) int64 {
 	sum := int64(0)
 	for _, r := range list {

@@ -47,7 +47,6 @@ func Await(ctx context.Context, box string, services []protocol.Service, status 
 	}
 }
 
-// names lists the names of services, for a message.
 func names(services []protocol.Service) string {
 	var out []string
 	for _, s := range services {
@@ -98,7 +97,6 @@ func reportServices(name string, services []agentbox.Service, progress agentbox.
 	}
 }
 
-// countReady says how many services are ready.
 func countReady(services []agentbox.Service) string {
 	ready := 0
 	for _, s := range services {

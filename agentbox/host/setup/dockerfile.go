@@ -59,7 +59,6 @@ func (s *Setup) BuildImage(ctx context.Context, req Request, builder image.Image
 // builtArchive is where a box has the image that it has built.
 const builtArchive = "/var/tmp/agentbox-image.tar"
 
-// buildIn builds in a clean box and imports the result, which is as untrusted as any image.
 func (s *Setup) buildIn(ctx context.Context, b Box, build config.Build, progress agentbox.Progress) (image.Image, error) {
 	log, err := openLog(b)
 	if err != nil {

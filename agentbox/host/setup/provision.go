@@ -87,7 +87,6 @@ func (s *Setup) Provision(ctx context.Context, req Request, previous agentbox.Bo
 	return r, err
 }
 
-// provision does one attempt of Provision for these ingredients.
 func (s *Setup) provision(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (Result, error) {
 	made, img, err := s.setupImage(ctx, req, base, in, progress)
 	if agentbox.CodeOf(err) == agentbox.Conflict && ctx.Err() == nil { // setup itself failed
@@ -144,7 +143,6 @@ func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, i
 	return made, img, err
 }
 
-// nearestImage is base with the caches of the nearest key, or base.
 func (s *Setup) nearestImage(ctx context.Context, base image.Image, in caches.Ingredients, progress agentbox.Progress) (image.Image, error) {
 	made, err := s.nearest(ctx, in, progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {

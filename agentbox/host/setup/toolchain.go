@@ -62,7 +62,6 @@ func splitNeeds(all, agents toolchain.Needs) []toolchain.Needs {
 	return slices.DeleteFunc([]toolchain.Needs{first, second}, func(n toolchain.Needs) bool { return len(n) == 0 })
 }
 
-// ensureTools is base with tools, from here, from another machine, or installed now.
 func (s *Setup) ensureTools(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, progress agentbox.Progress) (image.Image, error) {
 	key := toolsKey(base.Digest, needs)
 	defer s.keys.Lock("toolchain " + key.Hex())()
@@ -134,7 +133,6 @@ func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs,
 	return toolsRecord{plan, img.Digest}, img, nil
 }
 
-// toolNames names the tools that are asked for, for a message.
 func toolNames(needs toolchain.Needs) string {
 	var names []string
 	for _, t := range needs.Tools() {

@@ -88,7 +88,6 @@ func (s Stager) recordBaseline(ctx context.Context, to Target, tree string) erro
 	return err
 }
 
-// overlay adds the files of a setup result.
 func (s Stager) overlay(ctx context.Context, to Target, tree string, stats *workspace.Stats) error {
 	return s.Overlay(ctx, to.Setup, func(r io.Reader) error {
 		files, err := workspace.Overlay(ctx, tree, r)

@@ -39,7 +39,6 @@ func projectOf(b Box) project.Project {
 	return of
 }
 
-// whole asks for everything of a box's workspace.
 func (w Work) whole(ctx context.Context, b Box) snapshot.Request {
 	req := w.request(b)
 	req.Ref, req.Rest, req.All = snapshot.SnapshotOf(b.ID), true, true

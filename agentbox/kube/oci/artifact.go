@@ -138,7 +138,6 @@ func write(ctx context.Context, ref string, img v1.Image) (string, error) {
 	return r.Context().Name() + "@" + d.String(), registryError(ref, err)
 }
 
-// registryError says what failed.
 func registryError(ref string, err error) error {
 	var t *transport.Error
 	switch {

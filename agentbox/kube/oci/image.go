@@ -41,7 +41,6 @@ func PutImage(ctx context.Context, ref, arch, dir string, env []string, layers .
 	return write(ctx, ref, img)
 }
 
-// newLayer writes an archive, compressed, to a file.
 func newLayer(dir string, write func(io.Writer) error) (blob, error) {
 	f, err := os.CreateTemp(dir, "layer-")
 	if err != nil {

@@ -88,7 +88,6 @@ func (w Worker) Do(ctx context.Context) (agentbox.Result, error) {
 // maxTranscript bounds what is recorded of a command, in bytes.
 const maxTranscript = 8 << 20
 
-// fetch gets the source.
 func (w Worker) fetch(ctx context.Context) (source.Captured, error) {
 	store, err := source.OpenStore(filepath.Join(w.State, "sources"))
 	if err != nil {
@@ -107,7 +106,6 @@ func (w Worker) fetch(ctx context.Context) (source.Captured, error) {
 	return c, err
 }
 
-// stage makes the workspace.
 func (w Worker) stage(ctx context.Context, c source.Captured, as account) error {
 	if _, err := c.Apply(ctx, w.Workspace, 0); err != nil {
 		return err
@@ -120,7 +118,6 @@ func (w Worker) stage(ctx context.Context, c source.Captured, as account) error 
 
 func (w Worker) baseline() string { return filepath.Join(w.State, "baseline") }
 
-// command runs setup and the command, and tells how that ended.
 func (w Worker) command(ctx context.Context, c source.Captured, as account, out io.Writer) agentbox.Result {
 	limited, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -167,7 +164,6 @@ func (w Worker) command(ctx context.Context, c source.Captured, as account, out 
 
 var errWall = errors.New("the time is over")
 
-// deliver keeps the work and puts it into the registry with the result.
 func (w Worker) deliver(ctx context.Context, c source.Captured, as account, transcript string, r *agentbox.Result) error {
 	mirror := filepath.Join(w.State, "mirror")
 	kept, err := snapshot.Keep(ctx, as, snapshot.Request{

@@ -50,7 +50,6 @@ func main() {
 	}
 }
 
-// run carries out an act and writes the machine's new state.
 func run(ctx context.Context, act, name string, stdin io.Reader, stdout io.Writer) error {
 	if act == "create" {
 		return create(ctx, name, stdin, stdout)
@@ -148,7 +147,6 @@ func orUnknown(version string) string {
 	return version
 }
 
-// answer writes what package lima wants to know.
 func answer(w io.Writer, inst *limatype.Instance) error {
 	a := lima.Instance{
 		Name: inst.Name, Status: inst.Status, Directory: inst.Dir, Driver: inst.VMType, CPUs: inst.CPUs, Memory: inst.Memory, Disk: inst.Disk,

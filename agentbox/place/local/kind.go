@@ -144,7 +144,6 @@ func (k kind) lazyImage(ctx context.Context, cfg *supervisor.Config, spec place.
 	return err
 }
 
-// machine describes the machine of a life to its driver.
 func (k kind) machine(spec place.Spec) vmm.Spec {
 	return vmm.Spec{
 		Name: spec.ID.String(), Dir: k.lifeDir(spec), Image: spec.File, Kernel: spec.Kernel, Workspace: k.workspacePath(spec),

@@ -10,7 +10,6 @@ import (
 	"agentbox/vmm"
 )
 
-// described is what the key of a life's machine stands for.
 func (k kind) described(spec place.Spec) templates.Machine {
 	return templates.Machine{Box: spec.Name, Isolation: spec.Kind, Image: spec.Image, Spec: k.machine(spec)}
 }

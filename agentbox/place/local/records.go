@@ -71,7 +71,6 @@ func (r Records) AwaitJob(ctx context.Context, id agentbox.BoxID, of agentbox.Jo
 	return err
 }
 
-// ask calls the supervisor of a box directly.
 func ask[Q, A any](ctx context.Context, r Records, id agentbox.BoxID, e api.Endpoint[Q, A], req Q) (A, error) {
 	client := api.NewClient(r.Home.Box(id).Control())
 	defer client.Close()

@@ -78,7 +78,6 @@ type savable struct{ *running }
 // freezable is a place of one that does not.
 type freezable struct{ *running }
 
-// place is a live supervisor as a place.
 func (k kind) place(s *supervisors.Supervisor, id agentbox.BoxID) place.Place {
 	r := &running{Supervisor: s, kind: k, id: id}
 	if _, ok := k.driver.(vmm.Snapshotter); ok {

@@ -44,7 +44,6 @@ func (s settings) get(name string) string {
 	return ""
 }
 
-// files are the files that an option names and that are there.
 func (s settings) files(names ...string) (out []string) {
 	for _, name := range names {
 		for _, value := range s[name] {
@@ -127,7 +126,6 @@ func (s settings) connect(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", target)
 }
 
-// login says who logs in, with which keys, and which host key is right.
 func (s settings) login() (*ssh.ClientConfig, func(), error) {
 	hosts, err := knownhosts.New(s.files("userknownhostsfile", "globalknownhostsfile")...)
 	if err != nil {
@@ -183,7 +181,6 @@ func (noKey) Type() string                        { return "none" }
 func (noKey) Marshal() []byte                     { return []byte("none") }
 func (noKey) Verify([]byte, *ssh.Signature) error { return errors.New("no key") }
 
-// explain says what to do about a handshake that failed.
 func explain(account string, err error) error {
 	var key *knownhosts.KeyError
 	failed := agentbox.Errorf(agentbox.Unavailable, "%s: %w", account, err)

@@ -14,7 +14,6 @@ type commandConn struct {
 	cmd *exec.Cmd
 }
 
-// pipe starts a command that connects.
 func pipe(cmd *exec.Cmd) (net.Conn, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -34,7 +34,6 @@ type running struct {
 	ports map[int]*environment.Forwarding
 }
 
-// newRunning begins to serve a place's socket.
 func newRunning(k *Kind, spec place.Spec, l life) (*running, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	r := &running{kind: k, spec: spec, ctx: ctx, end: end, life: l, ports: map[int]*environment.Forwarding{}, served: make(chan struct{})}

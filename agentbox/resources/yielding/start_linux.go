@@ -57,7 +57,6 @@ func Start(cmd *exec.Cmd, level resources.Yield, id string, memory int64) error 
 // may get nothing at all, and then no snapshot is ever complete.
 const lowest = 2<<13 | 7
 
-// lower lowers the priority of this thread.
 func lower(level resources.Yield) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, 1, 0, lowest); errno != 0 {
 		return errno
@@ -77,7 +76,6 @@ func lower(level resources.Yield) error {
 	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: int32(to)}, 0)
 }
 
-// makeGroup makes the group of a box and opens the one for its processes.
 func makeGroup(base string, level resources.Yield, id string, memory int64) (*os.File, error) {
 	all := filepath.Join(base, cgroup.Others)
 	box := filepath.Join(all, id)

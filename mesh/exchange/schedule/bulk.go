@@ -98,7 +98,6 @@ func (s *State) soleOf(c Class, sole uint64) []int {
 	return out
 }
 
-// askOpen asks a peer for any one of some pieces.
 func (s *State) askOpen(now time.Duration, q *peer, c Class, pieces []int) Action {
 	r := s.request(now, q, c, int(s.mean))
 	r.pieces = pieces

@@ -44,7 +44,6 @@ type peer struct {
 	refused int // pieces that it said it had and did not
 }
 
-// forget removes a request that was to bring size bytes.
 func (p *peer) forget(r *request, size int) {
 	if i := slices.Index(p.out, r); i >= 0 {
 		p.out = slices.Delete(p.out, i, i+1)

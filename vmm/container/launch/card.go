@@ -52,7 +52,6 @@ func disableIPv6(name, value string) {
 	os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte(value), 0)
 }
 
-// setAddress sets the Ethernet address of an interface.
 func setAddress(name, mac string) error {
 	hw, err := net.ParseMAC(mac)
 	if err != nil {

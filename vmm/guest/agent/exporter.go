@@ -167,7 +167,6 @@ func (e *exporter) visit(path string, d fs.DirEntry, err error) error {
 	return e.each(path, info)
 }
 
-// leadsToSkipped reports whether a file is a link to a skipped file beside it.
 func (e *exporter) leadsToSkipped(path string, info fs.FileInfo) bool {
 	if info.Mode().Type() != fs.ModeSymlink {
 		return false

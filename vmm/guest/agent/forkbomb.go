@@ -27,7 +27,6 @@ func (g *gvisorBox) endForkBomb(now time.Time) {
 	}
 }
 
-// findForkBomb returns the group of processes that has filled the box for forkBombDelay, or 0.
 func (g *gvisorBox) findForkBomb(now time.Time) int {
 	if !g.isFull() {
 		g.fullSince = time.Time{}

@@ -43,7 +43,6 @@ func (c *connection) job(nc ssh.NewChannel) {
 // errEarly is not a failure; it becomes JobRefusal.Early.
 var errEarly = errors.New("the box is still making what is its own")
 
-// refuseJob rejects a job's channel with a JobRefusal as JSON in place of the reason.
 func refuseJob(nc ssh.NewChannel, err error) {
 	refusal := protocol.JobRefusal{Status: launchStatus(err), Error: err.Error(), Early: errors.Is(err, errEarly)}
 	reason, _ := json.Marshal(refusal) // never fails for these types

@@ -28,7 +28,6 @@ type process struct {
 	status syscall.WaitStatus
 }
 
-// newSpawner starts the reaper where this is PID 1.
 func newSpawner(orphans bool) *spawner {
 	s := &spawner{orphans: orphans, waiting: map[int]*process{}}
 	s.started.L = &s.mu

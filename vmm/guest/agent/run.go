@@ -169,7 +169,6 @@ func drain(r *os.File, send func([]byte) error) {
 	}
 }
 
-// copyOut sends what the command writes, and then reads on and drops it.
 func (s *session) copyOut(w io.Writer, r *os.File, flushed func()) {
 	defer r.Close()
 	drain(r, func(b []byte) error {

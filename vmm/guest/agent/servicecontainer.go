@@ -33,7 +33,6 @@ type entry struct {
 	In   protocol.Container `json:"in"`
 }
 
-// inContainer is the command of a service with a root of its own, or its check.
 func inContainer(roots string, s *service, check bool, files []int) command {
 	c := entry{Root: path.Join(roots, path.Base(s.Name)), Argv: s.Container.Argv, Env: s.Env, In: *s.Container}
 	if check {
@@ -44,7 +43,6 @@ func inContainer(roots string, s *service, check bool, files []int) command {
 	return command{user: root, path: selfExe, argv: []string{ContainerName, string(arg)}, dir: "/", group: s.group(), files: files, mounts: true, refused: err}
 }
 
-// containerNames are the names by which containers are reached.
 func containerNames(list []protocol.Service) (names []string) {
 	for _, s := range list {
 		if s.Container != nil {
@@ -197,7 +195,6 @@ func containerUser(who string) (User, error) {
 	return u, nil
 }
 
-// groupID finds a group in root's group file.
 func groupID(root, name string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(root, "etc/group"))
 	for line := range strings.Lines(string(text)) {
@@ -224,7 +221,6 @@ func nameServices(names []string) error {
 	return replaceFile("/etc/hosts", text)
 }
 
-// addServices replaces the services in a hosts file.
 func addServices(old string, names []string) string {
 	lines := slices.DeleteFunc(slices.Collect(strings.Lines(old)), func(line string) bool { return strings.HasSuffix(strings.TrimSpace(line), serviceMark) })
 	text := strings.Join(lines, "")

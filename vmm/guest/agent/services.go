@@ -218,7 +218,6 @@ func (s *service) group() string { return "services/" + path.Base(s.Name) }
 // errCompleted is how a container ended whose work is done.
 var errCompleted = errors.New("ended with status 0")
 
-// launch starts the command of a service, or its check.
 func (se *services) launch(s *service, check bool, files []int) (*process, error) {
 	defer closeDescriptors(files)
 	if s.Container != nil {

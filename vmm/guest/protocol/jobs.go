@@ -131,7 +131,6 @@ func ReadJobFrame(r io.Reader, buf []byte) (JobFrame, error) {
 	return f, f.check()
 }
 
-// check makes At and Exit safe to call.
 func (f JobFrame) check() error {
 	switch f.Kind {
 	case JobOutput, JobStderr, JobInput, JobInputEnd:

@@ -71,7 +71,6 @@ func ReadReady(r *bufio.Reader, token string) (Ready, error) {
 	return ready, nil
 }
 
-// validMachineID requires the form of /etc/machine-id.
 func validMachineID(s string) bool {
 	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
 }

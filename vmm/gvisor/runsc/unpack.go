@@ -142,7 +142,6 @@ func placed(root string, all []program) Programs {
 // memo is the file with the identities of verified files.
 func (p Programs) memo() string { return filepath.Join(filepath.Dir(p.Runsc), memoName) }
 
-// identify returns the identities of the files now.
 func (p Programs) identify() (ids identities, err error) {
 	for i, path := range []string{p.Runsc, p.Launch, p.Agent} {
 		if ids[i], err = durable.Identify(path); err != nil {

@@ -30,7 +30,6 @@ var (
 	goBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
 )
 
-// goMode translates a mode of Linux into Go's.
 func goMode(mode uint32) fs.FileMode {
 	m := fs.FileMode(mode&0o777) | goTypes[mode&TypeMask]
 	for bit, flag := range goBits {

@@ -69,7 +69,6 @@ func patch(f *os.File, root *Inode) error {
 	return err
 }
 
-// open reads the superblock and returns the nid of the root directory.
 func (p *patcher) open() (root uint64, err error) {
 	_, err = p.file.ReadAt(p.super[:], superOffset)
 	p.blocks = binary.LittleEndian.Uint32(p.super[superBlocks:])

@@ -93,7 +93,6 @@ func (v view) ReadLink(name string) (string, error) {
 	return ino.Target, nil
 }
 
-// info describes a name to the library.
 func (v view) info(name string, ino *Inode) viewInfo {
 	size := ino.Size
 	if v.again[name] {

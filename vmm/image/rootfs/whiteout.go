@@ -49,7 +49,6 @@ func (t *Tree) opaque(dir string) error {
 	return nil
 }
 
-// hide removes a name of a lower layer.
 func (t *Tree) hide(name string) error {
 	parent, base, err := t.parent(name, false)
 	if err != nil || parent == nil || base == "" {

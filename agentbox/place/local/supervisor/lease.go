@@ -59,7 +59,6 @@ func (l *lease) hold() (done func()) {
 	})
 }
 
-// renew starts the lease over, with this term.
 func (l *lease) renew(term time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +84,6 @@ func (l *lease) retry(d time.Duration) {
 	}
 }
 
-// expired tells whether the lease has ended.
 func (l *lease) expired() bool {
 	left, workers, _ := l.remaining()
 	return workers == 0 && left <= 0

@@ -10,7 +10,6 @@ import (
 	"agentbox/vmm"
 )
 
-// noteLimit records in the supervisor's log and in the box's audit log that a limit was reached.
 func (s *Supervisor) noteLimit(which agentbox.Limit) {
 	s.log.Info("limit reached", "limit", which)
 	s.guard.record(policy.Entry{Kind: policy.KindLimit, Reason: which.String()})

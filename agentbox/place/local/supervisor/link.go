@@ -87,7 +87,6 @@ func (l *link) unlock() { <-l.greeting }
 // does not boot, and a guest that hangs should be known soon.
 const greetAgainTimeout = time.Minute
 
-// client returns the live connection, or greets the guest again.
 func (l *link) client(ctx context.Context) (*guest.Client, error) {
 	if err := l.lock(ctx); err != nil {
 		return nil, err
@@ -140,7 +139,6 @@ func (l *link) greet(ctx context.Context, attach json.RawMessage) (*guest.Client
 	return c, nil
 }
 
-// clearOnClose returns when the connection has ended, which it does with the machine's stream.
 func (l *link) clearOnClose(c *guest.Client) {
 	err := c.SSH().Wait()
 	l.log.Info("guest connection ended", "error", err)

@@ -172,7 +172,6 @@ func (m *meter) exceeded() agentbox.Limit {
 	return agentbox.Limit{}
 }
 
-// costExceeded returns the limit of tokens or cost that a task has reached.
 func (m *meter) costExceeded(l place.Limits) agentbox.Limit {
 	switch {
 	case l.Tokens > 0 && tokensOf(m.used()) >= l.Tokens:
@@ -183,7 +182,6 @@ func (m *meter) costExceeded(l place.Limits) agentbox.Limit {
 	return agentbox.Limit{}
 }
 
-// tokensOf is the number of tokens of all models and kinds.
 func tokensOf(c agentbox.Consumption) int64 {
 	sum := c.Tokens()
 	return sum.Total()

@@ -24,7 +24,6 @@ func (s *Supervisor) connectNetwork(h netstack.Handler) error {
 	return nil
 }
 
-// disconnectNetwork closes the link.
 func (s *Supervisor) disconnectNetwork() {
 	if s.network == nil {
 		return

@@ -125,7 +125,6 @@ func (t *Templates) Open(ctx context.Context, m Machine, progress agentbox.Progr
 	return key, got, nil
 }
 
-// open is Open for a kind with templates.
 func (t *Templates) open(ctx context.Context, m Machine, driver vmm.Driver, templater vmm.Templater, key string, progress agentbox.Progress) (*Template, error) {
 	defer t.keys.Lock(key)()
 	got, err := t.loadOrDiscard(ctx, templater, key, progress)
@@ -311,7 +310,6 @@ func (t *Templates) build(ctx context.Context, m Machine, driver vmm.Driver, s v
 	return nil
 }
 
-// save makes a template of a machine that has come to rest.
 func (t *Templates) save(ctx context.Context, s vmm.Templater, machine vmm.Machine, key string, from place.Origin) error {
 	dir, err := os.MkdirTemp(t.Home.Templates(), buildPrefix)
 	if err != nil {
