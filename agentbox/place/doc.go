@@ -25,5 +25,5 @@
 // NoSpace, Corrupt. After any error of Create nothing runs. An error of Start leaves a place that can
 // only be stopped.
 //
-// placetest has the suite that every kind must pass, and a fake that passes it.
+// tools/suites/placetest has the suite that every kind must pass, and a fake that passes it.
 package place
