@@ -16,7 +16,7 @@
 // There are three kinds of TCP connections (stream.go). web serves HTTP in the clear. If a rule or
 // a secret needs to see inside of TLS, it is terminated with a certificate of the box's CA, and web
 // serves it too. Everything else is dialled and passes, with its visible parts checked. web is a
-// net/http server behind a strict check of HTTP/1 (framing.go, head.go). Its httputil.ReverseProxy
+// net/http server behind a strict check of HTTP/1 (checkedhttp1.go, head.go). Its httputil.ReverseProxy
 // sends each request with its secrets (secrets.go) and redacts them from the response (redact.go,
 // redactwebsocket.go).
 //
