@@ -93,6 +93,10 @@ type UpRequest struct {
 	// Entered is what a new box is of, if that is on another machine.
 	Entered *Entered `json:"entered,omitempty"`
 
+	// Bound is a policy file that bounds what a new box may reach, as an organisation's does: it allows
+	// nothing, and what it does not allow is denied.
+	Bound string `json:"bound,omitempty"`
+
 	// Foreign means that the box is for another machine's user: it gets no secrets but what that one lends
 	// (Loan, a policy.Loan), and nothing that was approved or allowed for this machine's own user.
 	Foreign bool            `json:"foreign,omitempty"`

@@ -38,12 +38,34 @@ func TestTemplates(t *testing.T) {
 	f.asked = nil
 	// What a program relies on, or what is asked in vain, is refused before anything is made.
 	for _, body := range []string{
-		`{"templateID":"base","allow_internet_access":false}`, `{"templateID":"base","network":{}}`, `{"templateID":"base","iam":{"tokens":{}}}`,
+		`{"templateID":"base","network":{"rules":{}}}`, `{"templateID":"base","network":{"allowPublicTraffic":false}}`, `{"templateID":"base","network":{"denyOut":["192.0.2.1"],"allowOut":["192.0.2.2"]}}`,
+		`{"templateID":"base","iam":{"tokens":{}}}`,
 		`{"templateID":"base","mcp":{}}`, `{"templateID":"base","volumeMounts":[{}]}`, `{"templateID":"base","autoPauseMemory":false}`, `{`, `[]`,
 	} {
 		var made sandbox
 		if status := rest(t, s, "POST", "/v2/sandboxes", "mine", body, &made); status != 400 || made.Message == "" || f.asked != nil {
 			t.Errorf("%s: %d %+v %q", body, status, made, f.asked)
+		}
+	}
+}
+
+// What a program says of the network of a sandbox bounds its box.
+func TestNetwork(t *testing.T) {
+	for body, want := range map[string]string{
+		`{}`: "", `{"network":{}}`: "", `{"network":{"allowOut":["example.com"]}}`: "", `{"allow_internet_access":true}`: "",
+		`{"allow_internet_access":false}`:                                                            `{"preset":"offline"}`,
+		`{"network":{"denyOut":["0.0.0.0/0"]}}`:                                                      `{"preset":"offline"}`,
+		`{"network":{"denyOut":["192.0.2.0/24","2001:db8::1"]}}`:                                     `{"deny":["192.0.2.0/24:*","[2001:db8::1/128]:*"]}`,
+		`{"network":{"denyOut":["0.0.0.0/0","192.0.2.1"],"allowOut":["*.example.com","192.0.2.2"]}}`: `{"allow":["*.example.com","192.0.2.2/32:*"]}`,
+		`{"allow_internet_access":false,"network":{"allowOut":["example.com"]}}`:                     `{"allow":["example.com"]}`,
+	} {
+		var n newSandbox
+		if err := json.Unmarshal([]byte(body), &n); err != nil {
+			t.Fatal(err)
+		}
+		got, err := n.bound()
+		if err != nil || got != want {
+			t.Errorf("%s: %s, %v", body, got, err)
 		}
 	}
 }

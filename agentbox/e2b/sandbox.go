@@ -31,12 +31,12 @@ type newSandbox struct {
 	AutoResume struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
-	AutoPauseMemory *bool `json:"autoPauseMemory"`
-	Internet        *bool `json:"allow_internet_access"`
-	Network         any   `json:"network"`
-	IAM             any   `json:"iam"`
-	MCP             any   `json:"mcp"`
-	Volumes         []any `json:"volumeMounts"`
+	AutoPauseMemory *bool           `json:"autoPauseMemory"`
+	Internet        *bool           `json:"allow_internet_access"`
+	Network         json.RawMessage `json:"network"`
+	IAM             any             `json:"iam"`
+	MCP             any             `json:"mcp"`
+	Volumes         []any           `json:"volumeMounts"`
 }
 
 func (f *Face) routes() {
@@ -130,8 +130,8 @@ func (f *Face) create(r *http.Request, c caller) (int, any, error) {
 // for a yes.
 func (n newSandbox) check() error {
 	switch {
-	case n.Internet != nil && !*n.Internet || n.Network != nil || n.IAM != nil:
-		return agentbox.Errorf(agentbox.Invalid, "what a sandbox may reach is decided on its machine, and not by a program").WithHint("agentbox policy shows and changes it")
+	case n.IAM != nil:
+		return agentbox.Errorf(agentbox.Invalid, "what a sandbox may use is decided on its machine, and not by a program").WithHint("agentbox policy shows and changes it")
 	case n.MCP != nil:
 		return agentbox.Errorf(agentbox.Invalid, "there is no MCP gateway in a sandbox")
 	case len(n.Volumes) > 0:
@@ -145,7 +145,14 @@ func (n newSandbox) check() error {
 // make makes the box of a template: a snapshot, the path of a checkout, "base" for the checkout where
 // serve was started, or an image instead of its own.
 func (f *Face) make(ctx context.Context, c caller, req newSandbox, labels map[string]string) (agentbox.Box, error) {
+	bound, err := req.bound()
+	if err != nil {
+		return agentbox.Box{}, err
+	}
 	if snapshot, ok, err := f.findSnapshot(ctx, c, req.TemplateID); ok || err != nil {
+		if err == nil && bound != "" {
+			err = agentbox.Errorf(agentbox.Invalid, "a sandbox of a snapshot has the network of the snapshot")
+		}
 		if err == nil && len(req.EnvVars) > 0 {
 			err = agentbox.Errorf(agentbox.Invalid, "a sandbox of a snapshot has the variables of the snapshot").WithHint("give others to commands.run")
 		}
@@ -154,7 +161,7 @@ func (f *Face) make(ctx context.Context, c caller, req newSandbox, labels map[st
 		}
 		return f.restore(ctx, c, snapshot, labels)
 	}
-	up := api.UpRequest{Directory: f.Directory, Task: true, Labels: labels, Env: req.EnvVars}
+	up := api.UpRequest{Directory: f.Directory, Task: true, Labels: labels, Env: req.EnvVars, Bound: bound}
 	switch t := req.TemplateID; {
 	case path.IsAbs(t):
 		up.Directory = t

@@ -55,8 +55,9 @@ type record struct {
 	Task bool `json:"task,omitempty"`
 	// Foreign is as in api.UpRequest.
 	Foreign bool `json:"foreign,omitempty"`
-	// Loan is as in api.UpRequest.
-	Loan json.RawMessage `json:"loan,omitempty"`
+	// Loan and Bound are as in api.UpRequest.
+	Loan  json.RawMessage `json:"loan,omitempty"`
+	Bound string          `json:"bound,omitempty"`
 	// Cold: boot the machine although its kind has templates.
 	Cold      bool           `json:"cold,omitempty"`
 	Life      int            `json:"life"`                 // number of the present machine's directory
@@ -170,7 +171,7 @@ func (r record) stagingTarget(h home.Home) staging.Target {
 }
 
 func (r record) subject(h home.Home) egress.Subject {
-	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits, Foreign: r.Foreign, Loan: r.Loan}
+	return egress.Subject{Root: r.root(h), At: r.place(h), Project: r.Box.Project, Document: r.Approved, Seed: r.Seed, Limits: r.Limits, Foreign: r.Foreign, Loan: r.Loan, Bound: r.Bound}
 }
 
 // root is the checkout that the box was made from, or its source's tree; "" for a box without.

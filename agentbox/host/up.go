@@ -9,6 +9,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/plan"
@@ -46,7 +47,7 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 			return api.UpResponse{}, err
 		}
 	}
-	if err := errors.Join(checkLabels(req.Labels), checkEnv(req.Env)); err != nil {
+	if err := errors.Join(checkLabels(req.Labels), checkEnv(req.Env), egress.CheckBound(req.Bound)); err != nil {
 		return api.UpResponse{}, err
 	}
 	u, release, err := m.read(ctx, req)

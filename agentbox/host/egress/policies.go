@@ -80,6 +80,7 @@ type Subject struct {
 	Limits   place.Limits
 	Foreign  bool            // it is another machine's: no secrets of ours, and nothing that this one's user allowed
 	Loan     json.RawMessage // what its owner lends to it (policy.Loan)
+	Bound    string          // as in api.UpRequest
 }
 
 // Machine is where a policy is enforced (supervisors.Supervisor).
@@ -133,11 +134,12 @@ type Scope struct {
 	Document string
 	Foreign  bool
 	Loan     json.RawMessage
+	Bound    string
 }
 
 // ScopeOf is the scope of a box. A box stays with its project when its checkout is gone.
 func (ps *Policies) ScopeOf(s Subject) Scope {
-	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document, s.Foreign, s.Loan}
+	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document, s.Foreign, s.Loan, s.Bound}
 	if g.Root == "" || g.Foreign { // a clean box that installs tools
 		return g
 	}
@@ -161,6 +163,15 @@ func (ps *Policies) compose(ctx context.Context, g Scope, environ []string) (com
 	return composed{policy.Compose(from), all, g.Foreign}, nil
 }
 
+// boundName is what errors call the bound of a box.
+const boundName = "the box's bound"
+
+// CheckBound returns an error for a bound that is no policy file.
+func CheckBound(text string) error {
+	_, err := policy.ParseFile(boundName, []byte(text))
+	return err
+}
+
 func (ps *Policies) sources(ctx context.Context, g Scope, environ []string) (policy.Sources, []project.Secret, error) {
 	organisation, organisationErr := ps.Store.Organisation()
 	ofProject, projectErr := ps.Store.User(g.Project)
@@ -177,6 +188,13 @@ func (ps *Policies) sources(ctx context.Context, g Scope, environ []string) (pol
 		}
 		secrets, organisation = borrowed(loan), append(organisation, loan.Bounds...)
 		ofProject, ofAll, approved.Policy = policy.File{}, policy.File{Preset: ofAll.Preset, Deny: ofAll.Deny}, policy.File{Allow: loan.Hosts()}
+	}
+	if g.Bound != "" {
+		bound, err := policy.ParseFile(boundName, []byte(g.Bound))
+		if err != nil {
+			return policy.Sources{}, nil, err
+		}
+		organisation = append(organisation, bound)
 	}
 	machine, err := ps.machineLayer(ctx, g.Root, environ)
 	if err != nil {
