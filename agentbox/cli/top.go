@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"agentbox/agentbox/background"
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 )
@@ -53,10 +54,8 @@ func watch[T any](ctx context.Context, a *app, every time.Duration, measure func
 	live := terminal && !a.json && !a.quiet
 	before, err := measure(ctx)
 	for at := time.Now(); err == nil; {
-		select {
-		case <-ctx.Done():
+		if !background.Sleep(ctx, every) {
 			return nil
-		case <-time.After(every):
 		}
 		var now T
 		if now, err = measure(ctx); err != nil {

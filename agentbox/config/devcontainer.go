@@ -112,7 +112,6 @@ type devcontainerDecoder struct {
 	mount   string     // where the file wants the root
 	key     string     // that is being read
 	asUser  *yaml.Node // names the user; nil for none
-	ports   map[agentbox.ConfiguredPort]bool
 	built   unresolved
 	compose composed
 }
@@ -135,7 +134,7 @@ func parseDevcontainer(data []byte, src source, base string) (*Config, error) {
 }
 
 func newDevcontainerDecoder(src source, base string) *devcontainerDecoder {
-	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, ports: map[agentbox.ConfiguredPort]bool{}, built: unresolved{Build: Build{Args: map[string]string{}}}, compose: composed{runAll: true}}
+	return &devcontainerDecoder{decoder: newDecoder(src), base: base, folder: base, built: unresolved{Build: Build{Args: map[string]string{}}}, compose: composed{runAll: true}}
 }
 
 func (d *devcontainerDecoder) document(doc *yaml.Node) {

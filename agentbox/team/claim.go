@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/mesh"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/identity"
@@ -64,9 +65,7 @@ func (t *Team) MakeOnce(ctx context.Context, key string, report func(string), ge
 		}
 		select {
 		case <-changed:
-			select { // the others may change constantly
-			case <-time.After(debounce):
-			case <-ctx.Done():
+			if !background.Sleep(ctx, debounce) { // the others may change constantly
 				return context.Cause(ctx)
 			}
 		case <-time.After(claimPoll):

@@ -243,9 +243,7 @@ func (t *Team) Run(ctx context.Context) {
 			}
 		case <-tick.C:
 		case <-t.wake:
-			select {
-			case <-time.After(debounce):
-			case <-ctx.Done():
+			if !background.Sleep(ctx, debounce) {
 				return
 			}
 		}

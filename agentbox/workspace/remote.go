@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"agentbox/agentbox/background"
 	"agentbox/agentbox"
 	"agentbox/agentbox/git"
 
@@ -222,10 +223,8 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 			return nil, agentbox.Errorf(agentbox.Conflict, "another git process holds %s", path).
 				WithHint("wait for it; if none runs, remove that file")
 		}
-		select {
-		case <-ctx.Done():
+		if !background.Sleep(ctx, 20*time.Millisecond) {
 			return nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"agentbox/agentbox/background"
 	"agentbox/agentbox"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
@@ -85,10 +86,7 @@ func (s *Store) fetchUntilNewest(owner identity.PeerID) {
 		} else {
 			s.tryFetch(owner, from)
 		}
-		select {
-		case <-time.After(wait):
-		case <-s.ctx.Done():
-		}
+		background.Sleep(s.ctx, wait)
 		if from.IsZero() {
 			s.askOthers(owner)
 		}

@@ -189,10 +189,7 @@ func (g *Gossip) announcer() {
 	for g.wait(g.announce) {
 		// It fails when no peer took it in time, and keeps trying by itself.
 		_ = g.members.UpdateNode(announcePause)
-		select {
-		case <-time.After(announcePause):
-		case <-g.ctx.Done():
-		}
+		background.Sleep(g.ctx, announcePause)
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 type group struct {
 	dir    string
 	memory bool // the kernel holds the machine to its memory
-	pids   bool // and to a number of processes
 }
 
 // inGroup is the directory of a group in which the processes are.
@@ -50,7 +49,7 @@ func newGroup(spec vmm.Spec) (*group, error) {
 	for _, dir := range []string{g.dir, filepath.Join(g.dir, inGroup)} {
 		g.memory = cgroup.Set(dir, "memory.max", strconv.FormatInt(spec.Memory, 10))
 		cgroup.Set(dir, "memory.swap.max", "0")
-		g.pids = cgroup.Set(dir, "pids.max", strconv.Itoa(maxProcesses))
+		cgroup.Set(dir, "pids.max", strconv.Itoa(maxProcesses))
 		cgroup.Set(dir, "cpu.max", strconv.Itoa(spec.CPUs*100000)+" 100000")
 	}
 	return g, nil
