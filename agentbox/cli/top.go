@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"agentbox/agentbox/background"
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
 )
 
 // load is what a box uses at a moment. CPUPercent may exceed 100 for a box with several CPUs.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"agentbox/agentbox/background"
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
