@@ -21,8 +21,7 @@ func (l *Lab) fleet(n int) *fleet {
 	return &fleet{lab: l, names: make([]string, n), repos: make([]string, n)}
 }
 
-// burst measures until the last box's command has ended. Each sample first removes the boxes of the
-// previous one.
+// burst measures until the last box's command has ended, after removing the boxes before.
 func (c *fleet) burst() Scenario {
 	return Scenario{
 		Name: fmt.Sprintf("enter/burst-%d", len(c.names)), Ceiling: InMilliseconds(BootLimit), Setup: c.prepare,
@@ -106,8 +105,7 @@ func (c *fleet) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// up makes all boxes at once and runs a command in each. It returns when all have ended, even when
-// one fails.
+// up makes all boxes at once, runs a command in each, and returns when all have ended.
 func (c *fleet) up(ctx context.Context) (err error) {
 	for _, o := range c.enter(ctx, 0) {
 		err = errors.Join(err, o.err)

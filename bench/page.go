@@ -14,8 +14,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// page is what the template of the HTML report shows. Coordinates are those of its drawings, which
-// are 1000 wide.
+// page is what the HTML report shows. Coordinates are of drawings that are 1000 wide.
 type page struct {
 	Report                      Report
 	Height, Floor, PhasesHeight int

@@ -90,8 +90,7 @@ func (p *place) scenario(area string, i int, warm bool) Scenario {
 	return s
 }
 
-// removeTree removes a directory in which a build may have made directories read-only, as Go's module
-// cache is.
+// removeTree also removes read-only directories, such as Go's module cache.
 func removeTree(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

@@ -129,8 +129,7 @@ func between(from, to reading, cpus int) Load {
 	return l
 }
 
-// part bounds a part to what it can be: counters and clock are not read at one instant. Four digits
-// are enough.
+// part bounds a part to what it can be: counters and clock are not read at one instant.
 func part(v float64) float64 { return ratio(min(max(v, 0), 1), 1) }
 
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }

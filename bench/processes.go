@@ -125,8 +125,7 @@ func Mentions(p procfs.Proc, text string) bool {
 	return false
 }
 
-// excludeUnrelated leaves out unrelated programs, such as a shell in the directory or a pager on a
-// log.
+// excludeUnrelated leaves out programs such as a shell in the directory or a pager.
 func excludeUnrelated(all []process) []process {
 	var out []process
 	for _, p := range all {

@@ -21,8 +21,7 @@ const (
 	forkName    = "subject-fork"
 )
 
-// running ensures that the box exists and runs, whatever the last sample did to it: up makes,
-// resumes or finds it.
+// running ensures that the box runs, whatever the last sample did to it.
 func (s subject) running(ctx context.Context) error {
 	repo, err := s.installation.Lab.Repo(ctx, subjectName, SmallRepository)
 	if err != nil {

@@ -94,8 +94,7 @@ func comparison(s Result) string {
 	return text
 }
 
-// formatAmount formats a value in the unit for people (unitName): bytes as MiB, short times with
-// two digits.
+// formatAmount formats a value in its unit: bytes as MiB, short times with two digits.
 func formatAmount(v float64, unit string) string {
 	if unit == Bytes && v > 0 && v < 1<<20 {
 		return fmt.Sprintf("%.4f", v/(1<<20))

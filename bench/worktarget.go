@@ -11,8 +11,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// nativeTarget runs jobs on the machine itself, in the directory dir, with env added to our own
-// environment.
+// nativeTarget runs jobs on the machine itself, in dir, with env added to our environment.
 type nativeTarget struct {
 	dir string
 	env []string

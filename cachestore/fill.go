@@ -241,8 +241,7 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 	return errors.Join(f.fetchBoth(ctx, soon, rest), f.close())
 }
 
-// countProgress returns a func for filler.onChunk that counts chunks. It does not call progress
-// concurrently.
+// countProgress is for filler.onChunk. It does not call progress concurrently.
 func countProgress(total int, progress func(done, total int)) func(context.Context, int, []byte) error {
 	var mu sync.Mutex
 	done := 0

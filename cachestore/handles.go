@@ -12,8 +12,7 @@ import (
 // being read count, but are never closed for it.
 const maxHandles = 128
 
-// fileKey identifies a pack or an image file. Both are numbered from the same counter, but their
-// names differ.
+// fileKey identifies a pack or an image file: one counter, but different names.
 type fileKey struct {
 	image bool
 	id    uint64
@@ -129,8 +128,7 @@ func (h *handles) trim() {
 	}
 }
 
-// forget keeps new readers from opening a file that is about to be removed. Present readers
-// continue.
+// forget keeps new readers from opening a file that is about to be removed.
 func (h *handles) forget(k fileKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -87,15 +87,13 @@ func hashed(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// dir is the directory of a store, and gives errors of its disk our codes. The parts of a Store
-// share it.
+// dir is the directory of a store, and gives errors of its disk our codes.
 type dir struct {
 	fs   disk.FS
 	root string
 }
 
-// list returns the names of the files in a directory of the store, sorted, without those that are
-// being written.
+// list returns a directory's files, sorted, without those that are being written.
 func (d dir) list(name string) ([]string, error) {
 	entries, err := d.fs.List(d.path(name))
 	if err != nil {

@@ -68,8 +68,7 @@ func (s *Store) ensureMeta(d agentbox.Digest, m blob.Manifest) error {
 // hold keeps a manifest and its chunks; see guard.hold.
 func (s *Store) hold(d agentbox.Digest) (release func()) { return s.guard.hold(d) }
 
-// known returns NotFound unless the manifest is in the store and not being evicted. Callers hold
-// it.
+// known is NotFound unless the manifest is here and not being evicted. Callers hold it.
 func (s *Store) known(ctx context.Context, d agentbox.Digest) error {
 	if _, ok, err := s.index.Meta(d); err != nil {
 		return err

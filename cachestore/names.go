@@ -30,8 +30,7 @@ type manifests interface {
 	known(ctx context.Context, d agentbox.Digest) error
 }
 
-// names is the table of signed names: a file in names/ for each key. Its methods are safe for
-// concurrent use.
+// names is the table of signed names, a file in names/ each, for concurrent use.
 type names struct {
 	dir
 	manifests manifests

@@ -123,8 +123,7 @@ func (p *packs) syncLocked() error {
 	return nil
 }
 
-// seal ends the current pack, unless it has pending pieces, so that gc may move what is needed out
-// of it.
+// seal ends the current pack, unless it has pending pieces, so that gc may move things out.
 func (p *packs) seal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +136,7 @@ func (p *packs) seal() error {
 	return p.closeCurrent()
 }
 
-// idle reports whether nothing more will be appended to a pack, and nothing more in it will be
-// claimed.
+// idle reports whether nothing more will be appended to a pack, or claimed in it.
 func (p *packs) idle(id uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -86,8 +86,7 @@ func (p Pin) check() error {
 	return nil
 }
 
-// encode returns a line of JSON and a line with its digest, so that a flipped bit in a pin cannot
-// unpin anything.
+// encode is a line of JSON and its digest: a flipped bit in a pin must not unpin anything.
 func (p Pin) encode() ([]byte, error) {
 	b, err := json.Marshal(p)
 	b = append(b, '\n')

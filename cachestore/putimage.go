@@ -205,8 +205,7 @@ func (in *imageWriter) block(ctx context.Context, i int) error {
 	return in.w.putBlock(ctx, f, d, buf, off)
 }
 
-// open returns the image's file; it makes it for the first new block. It is safe for concurrent
-// use.
+// open opens the image's file, or makes it for the first new block. For concurrent use.
 func (in *imageWriter) open() (*blockFile, error) {
 	in.workers.mu.Lock()
 	defer in.workers.mu.Unlock()

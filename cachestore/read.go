@@ -30,8 +30,7 @@ func (s *Store) Has(d agentbox.Digest) (bool, error) {
 // to read, so that claims that keep changing cannot delay it forever.
 const maxLookups = 8
 
-// check returns an error of code Corrupt unless bytes match a digest. It is blob.Check or
-// Store.checkFast.
+// check is Corrupt unless bytes match a digest: blob.Check or Store.checkFast.
 type check func(agentbox.Digest, []byte) error
 
 // read is Get with a buffer that it may use for the result.
@@ -68,8 +67,7 @@ func (s *Store) read(ctx context.Context, d agentbox.Digest, max int, buf []byte
 	return nil, lastErr
 }
 
-// readLocation reads, decodes and checks the piece at p. It returns errors unchanged, for
-// isDataLost to classify.
+// readLocation reads, decodes and checks the piece at p. Its errors are for isDataLost.
 func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, check check) ([]byte, error) {
 	buf, err := s.readRaw(d, p, buf)
 	if err != nil {
@@ -82,8 +80,7 @@ func (s *Store) readLocation(d agentbox.Digest, p index.Location, buf []byte, ch
 	return b, check(d, b)
 }
 
-// readStored returns the stored form of the piece at p, after checking it. Its errors are those of
-// readLocation.
+// readStored is the stored form of the piece at p, checked. Its errors are readLocation's.
 func (s *Store) readStored(d agentbox.Digest, p index.Location) ([]byte, error) {
 	stored, err := s.readRaw(d, p, nil)
 	if err != nil {
@@ -117,8 +114,7 @@ func (s *Store) readRaw(d agentbox.Digest, p index.Location, buf []byte) ([]byte
 	return buf, nil
 }
 
-// isDataLost reports whether an error means that the bytes are gone. Other errors say nothing about
-// them.
+// isDataLost reports whether an error means that the bytes are gone. Others say nothing.
 func isDataLost(err error) bool {
 	return agentbox.CodeOf(err) == agentbox.Corrupt || isIO(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF)
 }

@@ -90,8 +90,7 @@ func (r *rebuilding) add(n int64) {
 	}
 }
 
-// flush applies the changes so far, about a thousand, so that a rebuild that is interrupted
-// continues from there.
+// flush applies some thousand changes, so that an interrupted rebuild continues from there.
 func (r *rebuilding) flush() error {
 	err := r.s.index.Apply(&r.batch)
 	r.batch = index.Batch{}

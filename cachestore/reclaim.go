@@ -245,8 +245,7 @@ func (col *collection) reclaimed(moved []claimOn, from uint64) error {
 	return col.s.index.Apply(&b)
 }
 
-// reclaimImages frees the unclaimed space of image files. It ignores files whose names are not
-// ours.
+// reclaimImages frees the unclaimed space of image files whose names are ours.
 func (col *collection) reclaimImages(ctx context.Context, images []string, claimed map[fileKey]*extent) error {
 	for _, name := range images {
 		id, owner, ok := parseImage(name)

@@ -129,8 +129,7 @@ func (p *pollingSession) leave(priority Priority) {
 	p.calls.Done()
 }
 
-// waitTurn waits until nothing of a higher priority is wanted. It returns the error of ctx if that
-// ends first.
+// waitTurn waits until nothing of a higher priority is wanted, or ctx ends.
 func (p *pollingSession) waitTurn(ctx context.Context, priority Priority) error {
 	for {
 		p.mu.Lock()

@@ -148,8 +148,7 @@ func (s *Store) openParts(ctx context.Context) (err error) {
 	return s.space.count(ctx, s.index.EachMeta)
 }
 
-// scanDisk counts the bytes on disk, finds the highest file number, and removes files that were
-// being written.
+// scanDisk counts bytes, finds the highest number, and removes files that were being written.
 func (s *Store) scanDisk() error {
 	for _, dir := range []string{packsDir, imagesDir, namesDir, pinsDir, quarantineDir, ""} {
 		entries, err := s.fs.List(s.path(dir))

@@ -105,8 +105,7 @@ func (v *verification) claims(ctx context.Context) ([]claimOn, error) {
 	return list, err
 }
 
-// verifyRun is the number of bytes that one worker checks at a time: enough for long sequential
-// reads.
+// verifyRun is what one worker checks at a time, in bytes: enough for sequential reads.
 const verifyRun = 4 << 20
 
 func (v *verification) check(ctx context.Context, list []claimOn) error {

@@ -36,8 +36,7 @@ func (w *workers) do(work func(ctx context.Context) error) error {
 	return nil
 }
 
-// each starts work for every chunk of a list, in its order, waits for all, and returns the first
-// error.
+// each starts work for every chunk of a list, in order, waits, and returns the first error.
 func (w *workers) each(list []int, work func(ctx context.Context, i int) error) error {
 	for _, i := range list {
 		if err := w.do(func(ctx context.Context) error { return work(ctx, i) }); err != nil {

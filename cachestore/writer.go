@@ -82,8 +82,7 @@ func (w *writer) has(d agentbox.Digest) (bool, error) {
 	return ok, err
 }
 
-// isAt reports whether a piece is at an offset of an image file, according to this writer and the
-// index.
+// isAt reports whether a piece is at an offset of an image file, by this writer and the index.
 func (w *writer) isAt(d agentbox.Digest, image uint64, off int64) bool {
 	w.mu.Lock()
 	p, ok := w.pending[d]

@@ -39,8 +39,7 @@ type nearby struct {
 	failed atomic.Uint64 // addresses at which none did
 }
 
-// startNearby starts to look for members on the local network, until ctx is done. The caller closes
-// the result.
+// startNearby looks for members on the local network until ctx ends. The caller closes it.
 func (m *Mesh) startNearby(ctx context.Context, r *running) *nearby {
 	n := &nearby{m: m, r: r, ctx: ctx, tried: map[netip.AddrPort]time.Time{}}
 	n.tries.SetLimit(maxNearbyTries)

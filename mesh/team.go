@@ -171,8 +171,7 @@ func (m *Mesh) Peers() ([]Peer, error) {
 	return out, nil
 }
 
-// describe adds what is known beyond the member list. For this machine, that does not come from
-// gossip.
+// describe adds what is known beyond the member list; of this machine not by gossip.
 func (m *Mesh) describe(r *running, p *Peer) {
 	if p.Self {
 		p.Online, p.Addresses = true, r.gossip.Addresses()

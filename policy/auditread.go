@@ -63,8 +63,7 @@ func Read(dir string, visit func(Entry) error) error {
 	return err
 }
 
-// entries is a visitor that shows only whole, valid lines: the last one may be half written just
-// now.
+// entries shows only whole, valid lines: the last one may be half written just now.
 func entries(visit func(Entry) error) visitor {
 	return func(_ string, b []byte, whole bool) error {
 		if l, err := decodeLine(b); whole && err == nil {

@@ -39,14 +39,12 @@ func (r Rule) coversPort(port uint16) bool {
 	return r.From <= port && port <= r.To
 }
 
-// coversProto reports whether the rule is about this protocol. A DNS question may precede TCP or
-// UDP.
+// coversProto reports whether the rule is about a protocol; a DNS question precedes either.
 func (r Rule) coversProto(p Proto) bool {
 	return p == DNS || r.everything() || r.UDP == (p == UDP)
 }
 
-// reach is how far a rule covers a flow. It is ordered: the maximum of two is what both cover
-// together.
+// reach is how far a rule covers a flow; the maximum of two is what both cover together.
 type reach int
 
 const (

@@ -24,8 +24,7 @@ func requestHint(f Flow) string {
 	return "agentbox policy allow '" + f.Method + " " + host + path + "'"
 }
 
-// hint is the command that would permit a denied flow; "" for denials that a user's rule cannot
-// lift.
+// hint is the command that would permit a denied flow; "" where no rule of a user's can.
 func hint(f Flow, v Verdict) string {
 	target := f.Host()
 	if target == "" || isMetadataName(f.Name) || v.Source == Organisation || v.Rule != "" && v.Source != User {

@@ -45,8 +45,7 @@ func CanonicalPath(raw string) (string, bool) {
 	return p, clean == p
 }
 
-// matchPath matches a raw request path against a pattern: * within a segment, ** over any number of
-// them.
+// matchPath matches a raw path: * within a segment, ** over any number of them.
 func matchPath(pattern, raw string) bool {
 	p, ok := CanonicalPath(raw)
 	return ok && match(pattern, p)

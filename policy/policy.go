@@ -128,8 +128,7 @@ func (p *Policy) Decide(f Flow) Verdict {
 	return v
 }
 
-// connects reports whether rules about requests let the box connect to the place of a denied
-// request.
+// connects reports whether rules about requests let the box connect, for a denied request.
 func (p *Policy) connects(f Flow) bool {
 	f.Proto, f.Method, f.Path = TCP, "", ""
 	return p.rules(f).Allow

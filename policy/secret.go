@@ -102,8 +102,7 @@ func (p *Policy) SecretsFor(f Flow) []Secret {
 	return slices.DeleteFunc(p.Secrets(), func(s Secret) bool { return !s.Covers(f) })
 }
 
-// secretFor reports whether requests on a connection may carry a secret, so that it has to be
-// opened.
+// secretFor reports whether requests may carry a secret, so that TLS has to be opened.
 func (p *Policy) secretFor(f Flow) bool {
 	return f.Name != "" && f.Proto != UDP && f.Port != 0 && slices.ContainsFunc(p.secrets, func(s Secret) bool { return s.Covers(f) })
 }

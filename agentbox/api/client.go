@@ -109,8 +109,7 @@ func (c *Client) knows(path string, resp *http.Response) error {
 		WithHint("it is of another version: agentbox daemon stop")
 }
 
-// answer is a frame as received. The result stays raw, because null (an empty list) is a result
-// too.
+// answer is a frame as received. The result stays raw, as null (an empty list) is a result, too.
 type answer struct {
 	Event  *agentbox.Event `json:"event"`
 	Result json.RawMessage `json:"result"`
@@ -143,8 +142,7 @@ func readAnswer[Resp any](ctx context.Context, c *Client, path string, dec *json
 	}
 }
 
-// unreachableError marks an error in which no server answered, so it says nothing about the request
-// itself.
+// unreachableError marks that no server answered, which says nothing about the request itself.
 type unreachableError struct{ error }
 
 func (u unreachableError) Unwrap() error { return u.error }
@@ -153,8 +151,7 @@ func (u unreachableError) Unwrap() error { return u.error }
 // before it answered. The request may have been carried out all the same.
 func IsUnreachable(err error) bool { return errors.As(err, new(unreachableError)) }
 
-// unreachable returns the error for a call without an answer, or the error of ctx if the caller
-// gave up.
+// unreachable is the error for a call without an answer, or that of ctx if the caller gave up.
 func (c *Client) unreachable(ctx context.Context, path string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -114,8 +114,7 @@ func decodeError(text string) error {
 	return e
 }
 
-// readError remembers why a reader ended, to tell that from an error of the writer that its bytes
-// were copied to.
+// readError tells the end of a reader from an error of the writer that its bytes were copied to.
 type readError struct {
 	r   io.Reader
 	err error

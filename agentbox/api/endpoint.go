@@ -92,8 +92,7 @@ func shutdownError(ctx context.Context, err error) error {
 		WithHint("do it again; agentbox daemon status says which version serves")
 }
 
-// stream writes the frames of one answer. mu keeps frames whole, because several goroutines send
-// events.
+// stream writes the frames of one answer. mu keeps them whole, as several goroutines send events.
 type stream[Resp any] struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter

@@ -6,8 +6,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// statuses maps error codes to HTTP statuses; no other table does. Clients act on the code in the
-// body.
+// statuses maps error codes to HTTP statuses; no other table does.
 var statuses = map[agentbox.Code]int{
 	agentbox.Invalid:     http.StatusBadRequest,
 	agentbox.NotFound:    http.StatusNotFound,

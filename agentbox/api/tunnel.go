@@ -51,8 +51,7 @@ func HandleTunnel[Req any](mux *http.ServeMux, t Tunnel[Req], dial func(context.
 	})
 }
 
-// splice copies between two connections until both directions have ended. An end in one direction
-// is passed on.
+// splice copies between two connections until both directions have ended, and passes each end on.
 func splice(outer net.Conn, fromOuter io.Reader, inner net.Conn) {
 	done := make(chan struct{})
 	go func() {

@@ -51,8 +51,7 @@ func Check(s Statement, dir string) ([]Checked, error) {
 	return out, err
 }
 
-// fileState is the state of one file. A file that is not regular any more counts as changed: no
-// link is followed.
+// fileState is the state of one file. One that is not regular any more counts as changed.
 func fileState(root *os.Root, f File) string {
 	// The size comes first, as it costs nothing.
 	info, err := root.Lstat(f.Name)

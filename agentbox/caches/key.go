@@ -34,8 +34,7 @@ type Ingredients struct {
 // all projects. Those of version 2 contained private keys that packages had generated.
 const Version = 3
 
-// maxLockfile limits one lockfile, in bytes. The largest of real repositories have some ten
-// megabytes.
+// maxLockfile limits one lockfile, in bytes. The largest of real repositories have ten megabytes.
 const maxLockfile = 256 << 20
 
 // ReadLockfiles sets Lockfiles to the digests of the named files of a repository. Names are
@@ -55,8 +54,7 @@ func (i *Ingredients) ReadLockfiles(root string, names []string) error {
 	return nil
 }
 
-// digestOf returns the digest of one lockfile, or zero if it is absent, so that a new lockfile
-// changes the key.
+// digestOf is the digest of one lockfile, zero if it is absent, so that a new one changes the key.
 func digestOf(dir *os.Root, name string) (agentbox.Digest, error) {
 	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block on a pipe
 	if errors.Is(err, fs.ErrNotExist) {

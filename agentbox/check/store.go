@@ -15,8 +15,7 @@ import (
 // maxKept is how many modules are kept.
 const maxKept = 32
 
-// moduleFile is a module in its directory, which is named after its digest and also has what it was
-// compiled to.
+// moduleFile is a module in its directory, named after its digest, with what it was compiled to.
 const moduleFile = "module.wasm"
 
 func (r Runner) directory(d agentbox.Digest) string { return filepath.Join(r.Dir, d.Hex()) }

@@ -28,8 +28,7 @@ func (a *app) artifactCommand() *cli.Command {
 	}
 }
 
-// artifactLsCommand is `artifact ls`: each file with its state, which the daemon finds by hashing
-// it.
+// artifactLsCommand is `artifact ls`: each file with its state, found by hashing it.
 func (a *app) artifactLsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "ls", Usage: "list the artifacts of a task", ArgsUsage: "TASK",

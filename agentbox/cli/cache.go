@@ -135,8 +135,7 @@ func cacheFacts(e api.CacheDetail) [][]string {
 	return rows
 }
 
-// alarmText says that one key had two results, so something that the setup depends on is missing
-// from the key.
+// alarmText says that one key had two results, so the key lacks something that setup depends on.
 func alarmText(a api.CacheAlarm) string {
 	return fmt.Sprintf("%s has another result too, %s by %.16s of %s, which is not used", agentbox.ShortName(a.Name), a.Manifest.Short(), a.Producer, a.Created.Local().Format("2006-01-02 15:04"))
 }
@@ -177,8 +176,7 @@ func (a *app) cacheVerify() *cli.Command {
 	}
 }
 
-// printVerified prints a line for each problem, and a summary that counts what was damaged,
-// repaired and lost.
+// printVerified prints a line for each problem, and a count of what was damaged, repaired and lost.
 func (a *app) printVerified(r api.CacheVerifyReport) {
 	// Remaining damage comes first, with the file and offset to look at on the disk.
 	for _, d := range r.Damaged {
@@ -269,8 +267,7 @@ func entryVerb[Req any](a *app, name, usage, more, done string, e api.Endpoint[R
 	}
 }
 
-// cacheQuota is `cache quota`. Without arguments it changes nothing. --json prints an
-// api.CacheUsage.
+// cacheQuota is `cache quota`. Without arguments it only shows. --json prints an api.CacheUsage.
 func (a *app) cacheQuota() *cli.Command {
 	return &cli.Command{
 		Name: "quota", Usage: "show or change how much space the store may use", ArgsUsage: "[SIZE] [KIND=SIZE...]",

@@ -89,8 +89,7 @@ func splitCommand(args []string) (ours, command []string) {
 	return args[:i], append([]string{}, args[i+1:]...)
 }
 
-// finish prints an error and returns its exit code. It is the only place where errors become text
-// and codes.
+// finish is the only place where errors become text and exit codes.
 func (a *app) finish(err error) int {
 	var status exit
 	switch {

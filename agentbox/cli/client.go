@@ -59,8 +59,7 @@ func download[Req any](ctx context.Context, a *app, s api.Download[Req], req Req
 	return api.Read(ctx, client, s, req, w)
 }
 
-// callAndReport makes a call and reports the facts that of makes from its answer: all that most verbs
-// do.
+// callAndReport makes a call and reports the facts of its answer: all that most verbs do.
 func callAndReport[Req, Resp any](ctx context.Context, a *app, e api.Endpoint[Req, Resp], req Req, of func(Resp) facts) error {
 	resp, err := call(ctx, a, e, req)
 	if err != nil {

@@ -92,8 +92,7 @@ func loadConfig(ctx context.Context, devcontainer string) (dir string, cfg *conf
 	return dir, cfg, err
 }
 
-// text returns what people see: aligned columns, then a configuration to start from if there is
-// none.
+// text returns aligned columns, then a configuration to start from if there is none.
 func (e explained) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "configuration  %s\n", e.Source)
@@ -218,8 +217,7 @@ func stepText(s api.UpStep) string {
 	return text
 }
 
-// versionText returns the version that a file asks for, with a question mark if nothing can satisfy
-// it.
+// versionText is the version that a file asks for, with a question mark if nothing satisfies it.
 func versionText(n toolchain.Need) string {
 	switch {
 	case n.Refused != "":

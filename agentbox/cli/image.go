@@ -22,8 +22,7 @@ func (a *app) imageCommand() *cli.Command {
 	}
 }
 
-// imageBuild is `image build`: the first step of up, without the box. --update replaces the pin in
-// agentbox.lock.
+// imageBuild is `image build`: the first step of up. --update replaces the pin in agentbox.lock.
 func (a *app) imageBuild() *cli.Command {
 	var req api.ImageBuildRequest
 	return &cli.Command{
@@ -68,8 +67,7 @@ func (a *app) imagePull() *cli.Command {
 	}
 }
 
-// fetchFrom fetches an image from a directory or URL. Without a name in args, only one image may be
-// there.
+// fetchFrom fetches an image from a directory or URL; without a name, the only one that is there.
 func (a *app) fetchFrom(ctx context.Context, req api.ImageFetchRequest, args []string) (err error) {
 	if len(args) > 1 {
 		return agentbox.Errorf(agentbox.Invalid, "pull --from takes one image").WithHint("agentbox image pull --from %s", req.From)
@@ -93,8 +91,7 @@ func remoteOf(from string) (string, error) {
 	return filepath.Abs(from)
 }
 
-// imageExport is `image export`. Any web server can serve the directory that it writes; see
-// docs/images.md.
+// imageExport is `image export`. Any web server can serve the directory that it writes.
 func (a *app) imageExport() *cli.Command {
 	return &cli.Command{
 		Name: "export", Usage: "write an image into a directory, for image pull --from", ArgsUsage: "IMAGE DIRECTORY",
@@ -138,8 +135,7 @@ func (a *app) fetchImage(ctx context.Context, source string) error {
 	return callAndReport(ctx, a, api.PullImage, api.ImagePullRequest{Source: source}, imageFacts)
 }
 
-// imageFacts returns the facts about an image after a change. --json prints an api.Image; --quiet
-// its digest.
+// imageFacts are the facts of a changed image. --json prints an api.Image; --quiet its digest.
 func imageFacts(img api.Image) facts {
 	return facts{
 		value: img, ids: []string{img.Digest.String()},

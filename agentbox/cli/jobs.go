@@ -81,8 +81,7 @@ func (a *app) jobsKillCommand() *cli.Command {
 	}
 }
 
-// jobsRmCommand is `jobs rm`: it removes the record and the transcript. The daemon refuses this for
-// a running job.
+// jobsRmCommand is `jobs rm`: it removes record and transcript of a job that has ended.
 func (a *app) jobsRmCommand() *cli.Command {
 	return &cli.Command{
 		Name: "rm", Usage: "remove jobs that have ended, and their output", ArgsUsage: "JOB...",
@@ -144,8 +143,7 @@ func (a *app) terminalSize() (columns, rows int) {
 	return 80, 24
 }
 
-// printJob prints what a job wrote, also after it has ended. With l.follow it goes on until the job
-// ends.
+// printJob prints what a job wrote, also after it has ended; with l.follow until it ends.
 func (a *app) printJob(ctx context.Context, ref api.JobRef, l logs) error {
 	if l.console || l.supervisor {
 		return agentbox.Errorf(agentbox.Invalid, "--console and --supervisor cannot be combined with a job")

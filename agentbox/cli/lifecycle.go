@@ -43,8 +43,7 @@ func (a *app) resetCommand() *cli.Command {
 		"Drops processes, memory, installed packages, the home and /tmp without asking, and applies what has changed in the configuration.", "was reset", api.Reset, boxOnly)
 }
 
-// forkCommand is `fork`: a copy of a box as it is now. Its name is that of --name, or derived from
-// the original's.
+// forkCommand is `fork`: a copy of a box as it is now, named by --name, else after the original.
 func (a *app) forkCommand() *cli.Command {
 	var name string
 	return boxVerb(a, "fork", "copy a box as it is now, including its running processes",

@@ -80,8 +80,7 @@ func jobOf(args []string) (box, id string, ok bool) {
 	return "", "", false
 }
 
-// serviceForBox returns err, with a better hint if the name given for a box is a service of this
-// directory's box.
+// serviceForBox gives err a better hint if the name of a box is a service of this directory's box.
 func (a *app) serviceForBox(ctx context.Context, name string, err error) error {
 	if name == "" || agentbox.CodeOf(err) != agentbox.NotFound {
 		return err
@@ -219,8 +218,7 @@ func (p *prefixed) flush() error {
 	return err
 }
 
-// print writes whole lines. If other lines may follow, it adds a newline to a last line that lacks
-// one.
+// print writes whole lines. If others may follow, it adds a newline that the last one lacks.
 func (p *prefixed) print(text []byte) error {
 	if p.prefix != "" {
 		lines := strings.TrimSuffix(string(text), "\n")

@@ -71,8 +71,7 @@ type checkout struct {
 	source    *agentbox.SourceRef
 }
 
-// checkout returns the checkout of the current directory, which --host gets as it is now, once for a
-// command line.
+// checkout is the checkout of the current directory, which --host gets as it is now, once.
 func (a *app) checkout(ctx context.Context) (checkout, error) {
 	dir, err := currentDir()
 	if a.host == "" || err != nil {

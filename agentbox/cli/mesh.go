@@ -252,8 +252,7 @@ func (a *app) meshRevoke() *cli.Command {
 	}
 }
 
-// meshLeave is `mesh leave`: it tells the members that are present, and forgets the team. Boxes and
-// images stay.
+// meshLeave is `mesh leave`: it tells the members that are present, and forgets the team.
 func (a *app) meshLeave() *cli.Command {
 	return &cli.Command{
 		Name: "leave", Usage: "leave the team, and delete its keys and member list",

@@ -11,8 +11,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// portsCommand is `ports`: it opens, closes or lists forwarded ports. Opening wakes the box;
-// listing does not.
+// portsCommand is `ports`. Opening a port wakes the box; listing does not.
 func (a *app) portsCommand() *cli.Command {
 	var closing bool
 	return &cli.Command{
@@ -63,8 +62,7 @@ func parsePorts(args []string) (box string, ports []portPair, err error) {
 	return box, ports, nil
 }
 
-// looksLikePort distinguishes a mistyped port from the name of a box. IDs have twelve digits, ports
-// at most five.
+// looksLikePort tells a mistyped port from a box: IDs have twelve digits, ports at most five.
 func looksLikePort(s string) bool {
 	return strings.Contains(s, ":") || len(s) <= 6 && strings.Trim(s, "0123456789") == ""
 }
@@ -91,8 +89,7 @@ func (a *app) listPorts(ctx context.Context, ref api.BoxRef) error {
 	return a.printPorts(ctx, b.Ports)
 }
 
-// openPorts opens ports in order and prints them. If one cannot be opened, those before it stay
-// open.
+// openPorts opens ports in order and prints them. If one cannot be opened, those before it stay.
 func (a *app) openPorts(ctx context.Context, ref api.BoxRef, wanted []portPair) error {
 	var open []agentbox.Port
 	for _, w := range wanted {
@@ -115,8 +112,7 @@ func (a *app) closePorts(ctx context.Context, ref api.BoxRef, wanted []portPair)
 	return nil
 }
 
-// printPorts prints forwarded ports. --json prints a list of agentbox.Port; --quiet the addresses
-// to connect to.
+// printPorts prints forwarded ports. --json prints a list of agentbox.Port; --quiet the addresses.
 func (a *app) printPorts(ctx context.Context, ports []agentbox.Port) error {
 	ports, err := a.arrive(ctx, ports)
 	if err != nil {

@@ -77,8 +77,7 @@ func pulledText(p api.PulledWork) string {
 	return strings.Join(lines, "\n")
 }
 
-// branchText says what was imported, and what to do with it. Each command is on its own line, ready
-// to be pasted.
+// branchText says what was imported, and what to do with it, each command ready to be pasted.
 func branchText(p api.PulledWork, of string) string {
 	what := agentbox.Plural(p.Commits, "commit")
 	switch {

@@ -58,8 +58,7 @@ func (a *app) report(f facts) error {
 	return nil
 }
 
-// printJSON prints a value for programs. It is indented and has no HTML escapes, because people
-// read it too.
+// printJSON prints a value for programs, indented and without HTML escapes, as people read it, too.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")

@@ -114,8 +114,7 @@ func lossText(name string, work api.UnsavedWork) string {
 	return strings.Join(texts, "; ")
 }
 
-// unsavedError returns a Conflict error that lists everything that would be lost, or nil for
-// nothing.
+// unsavedError returns a Conflict that lists everything that would be lost, nil for nothing.
 func unsavedError(boxes []removal) error {
 	var all, texts, unsaved []string
 	for _, d := range boxes {

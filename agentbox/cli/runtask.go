@@ -188,8 +188,7 @@ func (w *foregroundTask) reportUnlessEnded(ctx context.Context, what string, err
 	}
 }
 
-// printError prints an error. It ends the line with a carriage return too, because the terminal may
-// be raw.
+// printError prints an error, with a carriage return, because the terminal may be raw.
 func (w *foregroundTask) printError(what string, err error) {
 	fmt.Fprintf(w.a.stderr, "agentbox: cannot %s %s: %s\r\n", what, w.id, oneLine(errorText(err)))
 }

@@ -69,8 +69,7 @@ func (a *app) secretImport() *cli.Command {
 	}
 }
 
-// profiles are those of all agents but a repository's. One that cannot be read is for agent to
-// report.
+// profiles are those of all agents but a repository's, without any that cannot be read.
 func (a *app) profiles() []agents.Profile {
 	dirs := agents.Dirs{User: a.here.Agents()}
 	var out []agents.Profile

@@ -82,8 +82,7 @@ func pressureText(p agentbox.Pressure) string {
 	return p.What + " " + p.Detail
 }
 
-// limitError returns the error for a session that ended because its box reached a limit. It has code
-// Unavailable.
+// limitError is the error (Unavailable) of a session that ended because its box reached a limit.
 func limitError(b agentbox.Box) error {
 	return agentbox.Errorf(agentbox.Unavailable, "box %s reached its limit: %s; it is %s", b.Name, b.Limited(), b.State).
 		WithHint("agentbox resume %s continues; limits: in the configuration sets the limits", b.Name)
@@ -93,8 +92,7 @@ func limitError(b agentbox.Box) error {
 // machine does not tell.
 func endNote(e agentbox.End) string { return endText(e) + "; the workspace is intact" }
 
-// notes returns what a user of a box should know, one line each: why its last machine ended, and
-// its problems.
+// notes are for the user of a box, one line each: why its last machine ended, and its problems.
 func notes(b agentbox.Box) (lines []string) {
 	if b.Ended != nil {
 		lines = append(lines, endNote(*b.Ended))

@@ -19,8 +19,7 @@ import (
 	"agentbox/agentbox/durable"
 )
 
-// sshSuffix ends the host names of boxes for stock ssh, so that they cannot hide a host of the
-// user's.
+// sshSuffix ends the host names of boxes for ssh, so that they cannot hide a host of the user's.
 const sshSuffix = ".agentbox"
 
 // proxyVerb is the verb that stock ssh runs to reach a box.
@@ -95,8 +94,7 @@ func (a *app) sshSettings(id agentbox.BoxID, name, user string) ([][2]string, er
 	}, nil
 }
 
-// sshUser stands for the box's user, whatever its name: a box maps every name but root to that
-// user.
+// sshUser stands for the box's user, whatever its name: a box maps every name but root to it.
 const sshUser = "agentbox"
 
 // hostKeyAlias is the name under which a supervisor writes its box's host key. With it, one line of
@@ -106,8 +104,7 @@ const hostKeyAlias = "agentbox"
 // sshPath quotes a file name for ssh's configuration, in which ssh expands % and splits at spaces.
 func sshPath(path string) string { return `"` + strings.ReplaceAll(path, "%", "%%") + `"` }
 
-// sshConfigCommand is `ssh-config`. It covers the boxes that exist now, because ssh cannot ask for
-// more.
+// sshConfigCommand is `ssh-config`, for the boxes that exist now: ssh cannot ask for more.
 func (a *app) sshConfigCommand() *cli.Command {
 	var install bool
 	return &cli.Command{

@@ -17,8 +17,7 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// morning is what tasks did since a time, for the person who comes back: --json prints it, and the
-// page shows it.
+// morning is what tasks did since a time, for the person who comes back, and for the page.
 type morning struct {
 	Since     time.Time      `json:"since"`
 	Until     time.Time      `json:"until"`
@@ -46,8 +45,7 @@ type morningRow struct {
 	Next    string             `json:"next"` // the command that goes on with it
 }
 
-// reportTasks reports on the tasks of a span of time. What did not succeed comes first, as it needs
-// somebody.
+// reportTasks reports on the tasks of a span of time, those that did not succeed first.
 func reportTasks(all []agentbox.Task, since, until time.Time) morning {
 	m := morning{Since: since, Until: until, Abandoned: map[string]int{}, Rows: []morningRow{}}
 	for _, t := range all {
@@ -191,8 +189,7 @@ func (m morning) writePage(w io.Writer) error {
 	}{m, m.headline()})
 }
 
-// sinceTime parses when a report begins: yesterday or today (at midnight), a date, or what
-// parseSince takes.
+// sinceTime parses when a report begins: yesterday, today, a date, or what parseSince takes.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	switch text {

@@ -82,8 +82,7 @@ func taskText(t agentbox.Task) string {
 	return commandText(t.Command)
 }
 
-// outcomeText says what an attempt left behind and, if the exit code does not show it, why it
-// ended.
+// outcomeText says what an attempt left and, if the exit code does not show it, why it ended.
 func outcomeText(r agentbox.Result) string {
 	text := r.WorkText()
 	if r.Reason != "" && (r.Exit == nil || r.Reason != fmt.Sprintf("exit code %d", *r.Exit)) {
@@ -276,8 +275,7 @@ func (a *app) taskTransferCommand() *cli.Command {
 	}
 }
 
-// taskAttachCommand is `task attach`: attach for the job of a task. Detaching leaves the task
-// running.
+// taskAttachCommand is `task attach`: attach for a task's job. Detaching leaves the task running.
 func (a *app) taskAttachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "attach this terminal to a running task", ArgsUsage: "TASK",

@@ -214,8 +214,7 @@ func timelineEvents(info api.TaskInfo) []api.TaskEvent {
 	return all
 }
 
-// denialText describes a denial in one line: what was tried, in the box's words, and why it was
-// refused.
+// denialText says in one line what was tried, in the box's words, and why it was refused.
 func denialText(d agentbox.Denial) string {
 	text := d.What
 	if d.Reason != "" {
@@ -227,8 +226,7 @@ func denialText(d agentbox.Denial) string {
 	return text
 }
 
-// evidenceRows says what prints that the last attempt left. A task without attempts has left
-// nothing.
+// evidenceRows says what prints that the last attempt left.
 func evidenceRows(t agentbox.Task) (rows [][]string) {
 	last := t.Last()
 	if last == nil {

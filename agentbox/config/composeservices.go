@@ -137,8 +137,7 @@ func (c *composeTest) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// composeVolume is what a service sees of the outside, in either form: SOURCE:TARGET[:MODE], or an
-// object.
+// composeVolume is what a service sees of the outside: SOURCE:TARGET[:MODE], or an object.
 type composeVolume struct {
 	Type     string `yaml:"type"`
 	Source   string `yaml:"source"`

@@ -25,8 +25,7 @@ type decoder struct {
 	warnings int // how many there were; the first maxWarnings of them are in cfg
 }
 
-// maxWarnings bounds Config.Warnings. A file of 1 MiB could otherwise hide everything else that a
-// command prints.
+// maxWarnings bounds Config.Warnings: a file of 1 MiB could hide all else that a command prints.
 const maxWarnings = 20
 
 func newDecoder(src source) *decoder {

@@ -143,8 +143,7 @@ func (d *devcontainerDecoder) user(n *yaml.Node) {
 	d.cfg.User, d.asUser = name, n
 }
 
-// ownUser drops a user that only the file's own image would have, when a box has another: the box
-// could not start.
+// ownUser drops a user that only the file's own image would have, when a box has another.
 func (d *devcontainerDecoder) ownUser() {
 	if d.cfg.User == "" || d.cfg.User == "root" || d.cfg.Build != nil || d.cfg.Image != "" && d.cfg.Suite() == "" {
 		return

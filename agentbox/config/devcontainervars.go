@@ -79,8 +79,7 @@ func (d *devcontainerDecoder) id() string {
 	return strings.Repeat("0", max(0, 52-len(digits))) + digits
 }
 
-// text reads a text whose missing variables make it useless, with a warning then. ok is false if
-// there is none.
+// text reads a text that missing variables make useless, with a warning then, and ok false.
 func (d *devcontainerDecoder) text(n *yaml.Node) (s string, ok bool) {
 	s, ok = d.Text(n)
 	if !ok {
@@ -191,8 +190,7 @@ func (d *devcontainerDecoder) shell(n *yaml.Node, s string, quote func(string) s
 	return line.String()
 }
 
-// ofBox matches a variable of the box's environment, with its default value. The name is one that a
-// shell takes.
+// ofBox matches a variable of the box's environment, with its default value.
 var ofBox = agentbox.Pattern(`\$\{containerEnv:([A-Za-z_][A-Za-z0-9_]*)(?::([^:}]*)[^}]*)?\}`)
 
 // boxPATH is what a box sets if neither image nor configuration do (vmm/guest/agent, command.go).

@@ -11,8 +11,7 @@ import (
 	"agentbox/agentbox/toolchain"
 )
 
-// feature is what stands for a feature of devcontainers in a box. Its version option is the
-// version of its tool.
+// feature stands for a feature of devcontainers. Its version option is the version of its tool.
 type feature struct {
 	packages []string // of Debian
 	tool     toolchain.Tool

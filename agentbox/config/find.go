@@ -94,8 +94,7 @@ func devcontainerNames(dirs []string) []string {
 	return names
 }
 
-// realDir returns dir as an absolute path without symbolic links, so that walking upward sees
-// its real parents.
+// realDir is dir as an absolute path without links, so that walking upward sees its real parents.
 func realDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {

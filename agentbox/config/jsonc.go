@@ -36,12 +36,10 @@ func parseJSONC(data []byte) (doc *yaml.Node, line int, wrong string) {
 	return nil, line, "not valid JSON: " + m[2]
 }
 
-// jsonLine extracts the line number and the reason from an error of hujson, which has no type
-// for them.
+// jsonLine extracts line number and reason from an error of hujson, which has no type for them.
 var jsonLine = agentbox.Pattern(`^hujson: line ([0-9]+), column [0-9]+: (.*)`)
 
-// outsideBrackets matches strings and comments, including unterminated ones. Brackets in them do
-// not nest.
+// outsideBrackets matches strings and comments, also unterminated ones: brackets there do not nest.
 var outsideBrackets = agentbox.Pattern(`"(?:[^"\\]|\\.)*(?:"|$)|//[^\n]*|/\*(?s:.*?)(?:\*/|$)`)
 
 // depth returns the deepest nesting of brackets outside of strings and comments.

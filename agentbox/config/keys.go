@@ -95,8 +95,7 @@ func userWord(s string) (string, error) {
 	return s, nil
 }
 
-// policyName checks a preset or a file. Any single word can be a preset, so that a new one needs
-// no change here.
+// policyName checks a preset (any single word, so that a new one needs no change here) or a file.
 func policyName(s string) (string, error) {
 	if serviceName().MatchString(s) {
 		return s, nil

@@ -82,8 +82,7 @@ func LoadAt(ctx context.Context, at Place) (*Config, error) {
 	return c, nil
 }
 
-// readFile reads a regular file of at most maxFile bytes. O_NONBLOCK keeps the open from
-// blocking on a FIFO.
+// readFile reads a regular file of at most maxFile bytes. O_NONBLOCK: a FIFO would block the open.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -84,8 +84,7 @@ func entries(r io.ReadSeeker, each func(h *tar.Header, content io.Reader) error)
 	}
 }
 
-// list returns the files of an archive that may be kept, by name, without those in seen, and adds
-// them to seen.
+// list returns the files of an archive that may be kept, by name, and adds them to seen.
 func list(r io.ReadSeeker, dirs []string, seen map[string]bool) (map[string]file, error) {
 	files := map[string]file{}
 	err := entries(r, func(h *tar.Header, _ io.Reader) error {
@@ -122,8 +121,7 @@ func nameOf(h *tar.Header, dirs []string) (name string, ok bool) {
 	return name, slices.ContainsFunc(dirs, below)
 }
 
-// credentials are names of files in which programs keep credentials, in case one lies among
-// conversations.
+// credentials are names of files in which programs keep credentials, maybe among conversations.
 var credentials = []string{".credentials.json", "credentials.json", "credentials", "auth.json", "oauth_creds.json", "token.json", "tokens.json", ".env", ".netrc", ".npmrc", ".pypirc"}
 
 // isCredential errs on the safe side: a conversation that is named like a key is lost.

@@ -141,8 +141,7 @@ func (g *gatherer) artifacts(ctx context.Context, to string) (got artifact.Colle
 	return got, err
 }
 
-// lockfiles returns the digests of the box's lockfiles by name: what the work depended on when the
-// command ended.
+// lockfiles are the digests of the box's lockfiles: what the work depended on at the end.
 func (g *gatherer) lockfiles(ctx context.Context) (found map[string]string, err error) {
 	if len(g.task.Lockfiles) == 0 {
 		return nil, nil

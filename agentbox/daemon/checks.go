@@ -14,8 +14,7 @@ import (
 	"agentbox/agentbox/task"
 )
 
-// checks runs the checks of repositories over work in the mirrors of their projects. It implements
-// task.Checker.
+// checks runs the checks of repositories over work in the mirrors of projects (task.Checker).
 type checks struct {
 	home   home.Home
 	runner check.Runner

@@ -234,8 +234,7 @@ func program(name string) (string, error) {
 	return filepath.Join(filepath.Dir(self), name), err
 }
 
-// entries, membership, evidence and tasks return new values for each use: they are views without
-// state.
+// entries, membership, evidence and tasks are views without state, new for each use.
 func (d *daemon) entries() entries.Entries {
 	return entries.Entries{Store: d.shares.store.Store, Sharing: d.shares.sharing, Remotes: d.shares.remotes}
 }
@@ -374,8 +373,7 @@ func (d *daemon) log(ctx context.Context, req api.LogRequest, w io.Writer) error
 	return environment.Tail(ctx, f, req.Last(), req.Follow, w)
 }
 
-// shutdown has the daemon stop. The answer is still sent: serve waits for calls under way, of which
-// this is one.
+// shutdown has the daemon stop. The answer is still sent: serve waits for calls under way.
 func (d *daemon) shutdown(context.Context, api.None, agentbox.Progress) (api.None, error) {
 	d.stop()
 	return api.None{}, nil

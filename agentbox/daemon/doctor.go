@@ -11,8 +11,7 @@ import (
 	"agentbox/agentbox/service"
 )
 
-// doctor adds the store, the team and the service to host/doctor's report, since boxes know nothing
-// of them.
+// doctor adds the store, the team and the service to host/doctor's report.
 func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress agentbox.Progress) (api.DoctorReport, error) {
 	report, err := d.hostDoctor.Run(ctx, req, progress)
 	if err != nil {

@@ -170,8 +170,7 @@ func (t tasks) transfer(_ context.Context, req api.TaskTransfer, _ agentbox.Prog
 	return all, nil
 }
 
-// saveTimeout bounds how long a worker that is asked for a snapshot may take; the one before it serves
-// then.
+// saveTimeout is for a worker that is asked for a snapshot; the one before it serves then.
 const saveTimeout = time.Minute
 
 // work is what a task that another machine runs has done so far: a snapshot of now or, if the machine

@@ -27,8 +27,7 @@ type evidence struct {
 	origins host.Origins
 }
 
-// servicesDir contains the logs of services, in the directory of an attempt. `task show` names the
-// files.
+// servicesDir has the logs of services, in the directory of an attempt. `task show` names them.
 const servicesDir = "services"
 
 // identityFile is what the box of an attempt was made of (identity.Document, not signed).

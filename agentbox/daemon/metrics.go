@@ -21,8 +21,7 @@ import (
 // metricsEnv names a loopback address that serves the metrics in addition to the daemon's socket.
 const metricsEnv = "AGENTBOX_METRICS"
 
-// metrics serves GET /metrics in Prometheus' text format. Dashboards depend on the names, so they
-// must not change.
+// metrics serves GET /metrics. Dashboards depend on the names, so they must not change.
 func (d *daemon) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector{d})

@@ -135,8 +135,7 @@ func (s saves) Adopt(ctx context.Context, t agentbox.Task, a agentbox.Attempt, r
 	return err
 }
 
-// work is the work in the last snapshot of an attempt, without what was uncommitted when the task was
-// submitted.
+// work is that of an attempt's last snapshot, without what was uncommitted at the submission.
 func (s saves) work(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (snapshot.Kept, error) {
 	all := s.d.snapshots()
 	_, kept, err := all.find(ctx, a.Saved.Snapshot.Hex())

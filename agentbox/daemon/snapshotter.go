@@ -93,8 +93,7 @@ func (k snapshotter) beginning(ctx context.Context, source agentbox.SourceRef) (
 // all of the files.
 const maxChanges = 200
 
-// describeWork returns the description of the work for a task's result. It cuts the list of changes to
-// maxChanges.
+// describeWork describes the work for a task's result, with at most maxChanges changes.
 func (k snapshotter) describeWork(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
 	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing, Notes: kept.Notes,
 		Others: kept.Others(), Unexported: kept.Unexported}

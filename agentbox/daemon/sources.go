@@ -98,8 +98,7 @@ func inSource[Req, Resp any, P interface {
 	}
 }
 
-// checkout makes a source of kept work. Who goes on commits as the checkout in author does, if it names
-// somebody.
+// checkout makes a source of kept work. Who goes on commits as the checkout in author does.
 func (s sources) checkout(ctx context.Context, kept snapshot.Kept, projectName, branch, author string) (source.Captured, func(), error) {
 	return s.Make(ctx, projectName, func(dir, like string) error {
 		if err := snapshot.Checkout(ctx, kept, branch, dir, like); err != nil {

@@ -149,8 +149,7 @@ func (t tasks) addRunningUsage(ctx context.Context, one *agentbox.Task) {
 	}
 }
 
-// projectOf returns the project of the checkout that contains dir. It returns Invalid if dir is in
-// no checkout.
+// projectOf is the project of the checkout that contains dir; Invalid if dir is in no checkout.
 func projectOf(ctx context.Context, dir string) (project.Project, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
@@ -492,8 +491,7 @@ func (t tasks) partialEvidence(ctx context.Context, a agentbox.Attempt) *agentbo
 	return &agentbox.Result{State: agentbox.TaskRunning, Used: seen.Used, Cost: seen.Cost, Denied: seen.Denied, Pressure: seen.Pressure}
 }
 
-// relativeDir returns the path of a directory within its repository, slash-separated, and "" for
-// the top.
+// relativeDir is the path of a directory within its repository, slash-separated, "" for the top.
 func relativeDir(ctx context.Context, dir, root string) (string, error) {
 	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {

@@ -69,8 +69,7 @@ func (t taskWork) source(ctx context.Context, req api.TaskSourceRequest, _ agent
 	return describeSource(c, from), nil
 }
 
-// diff shows what changed since a box or task started. For a task whose box is gone it uses the
-// mirror.
+// diff shows what changed since a box or task started; of a task whose box is gone by the mirror.
 func (t taskWork) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
 	kept, err := t.find(ctx, &req.BoxRef)
 	if err != nil {
@@ -110,8 +109,7 @@ func (t taskWork) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 	return api.PulledWork{Name: ref.Box, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files, OtherWork: kept.Others(), Notes: kept.Notes}, *kept, nil
 }
 
-// send is pull for a checkout on another machine: it writes what is brought, and its commits
-// (api.SendWork).
+// send is pull for a checkout elsewhere: it writes what is brought, and its commits (api.SendWork).
 func (t taskWork) send(ctx context.Context, ref api.BoxRef, w io.Writer) error {
 	out, kept, err := t.keep(ctx, ref, nil)
 	if err == nil {

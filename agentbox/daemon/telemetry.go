@@ -14,8 +14,7 @@ import (
 	"agentbox/agentbox/telemetry"
 )
 
-// traced sends a span of each call of f, and below it one of each step that it tells of, if anybody
-// collects them.
+// traced sends a span of each call of f, and of each step that it tells of, if anybody collects.
 func traced[Req, Resp any](e *telemetry.Exporter, name string, f api.Func[Req, Resp]) api.Func[Req, Resp] {
 	if e == nil {
 		return f

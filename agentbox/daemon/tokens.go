@@ -9,8 +9,7 @@ import (
 	"agentbox/agentbox/token"
 )
 
-// tokens serves the calls about tokens, and those by which the door finds out what a request with
-// one is about.
+// tokens serves the calls about tokens, and those by which the door finds out what one may do.
 type tokens struct {
 	store *token.Store
 	boxes boxFinder

@@ -79,8 +79,7 @@ func (t tools) login(ctx context.Context, req api.ToolLogin, progress agentbox.P
 	return api.None{}, t.gate.Login(ctx, s, req.ClientID, func(page string) { progress.Begin(api.LoginStep, page) })
 }
 
-// findAgent is FindAgent with the flags by which the agent connects to the servers, if its boxes get
-// any.
+// findAgent is FindAgent with the flags by which the agent connects to the box's servers, if any.
 func (d *daemon) findAgent(ctx context.Context, req api.AgentRequest, progress agentbox.Progress) (agents.Profile, error) {
 	p, err := d.boxes.FindAgent(ctx, req, progress)
 	if err != nil || len(p.Tools) == 0 {

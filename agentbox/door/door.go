@@ -167,8 +167,7 @@ func (d *Door) checkSource(r *http.Request) error {
 	return agentbox.Errorf(agentbox.Forbidden, "a page of another site (%s) may not call this", agentbox.Printable(origin))
 }
 
-// isOurs reports whether a Host header names this machine. No name server can make an address lead
-// elsewhere.
+// isOurs reports whether a Host header names this machine, which no name server can redirect.
 func (d *Door) isOurs(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {

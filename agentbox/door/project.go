@@ -90,8 +90,7 @@ func checkoutOf(req any) (string, error) {
 	return dir, nil
 }
 
-// pageOf is which part of a list is asked for: at most limit elements, behind the one with the ID
-// after.
+// pageOf is the part of a list that is asked for: at most limit elements, behind ID after.
 type pageOf struct {
 	limit int
 	after string

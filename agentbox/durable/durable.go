@@ -20,8 +20,7 @@ import (
 	"syscall"
 )
 
-// tempPrefix begins the name of a file that is being written. After a crash such a file is safe to
-// remove.
+// tempPrefix begins the name of a file that is being written, safe to remove after a crash.
 const tempPrefix = ".tmp-"
 
 // WriteFile makes data the content of the file at path, with permissions perm, whether or not the

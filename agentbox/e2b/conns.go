@@ -39,8 +39,7 @@ type connection struct {
 // keepIdle is how long a connection is kept that nothing uses.
 const keepIdle = 30 * time.Second
 
-// open returns a login of a user of the box, "" for its own; E2B's is called user. The caller calls
-// release.
+// open returns a login of a user of the box; E2B's own is called user. The caller calls release.
 func (c *connections) open(ctx context.Context, s session, user string) (conn *connection, release func(), err error) {
 	if user == "user" {
 		user = ""

@@ -75,8 +75,7 @@ func (f *Face) openFiles(ctx context.Context, s session, user string) (fs files,
 	return fs, done, nil
 }
 
-// owned does what makes a file, and makes the new directories above it the user's; with self also the
-// file.
+// owned makes a file and the new directories above it the user's; with self also the file.
 func (fs files) owned(at string, self bool, do func() error) error {
 	var made []string
 	if self {
@@ -108,8 +107,7 @@ func withFiles[Req, Resp any](f *Face, do func(context.Context, files, *Req) (*R
 	}
 }
 
-// at is a path in the box: a relative one begins where commands do, one that begins with ~ in the
-// user's home.
+// at is a path in the box: relative to where commands begin, ~ is the user's home.
 func (fs files) at(name string) string {
 	if name == "~" || strings.HasPrefix(name, "~/") {
 		return path.Join(fs.user.home, name[1:])

@@ -126,8 +126,7 @@ func (f *Face) create(r *http.Request, c caller) (int, any, error) {
 	return f.made(r, c, http.StatusCreated, b, err)
 }
 
-// check refuses what a sandbox would have to be protected by, or could not do: silence would be taken
-// for a yes.
+// check refuses what a sandbox would have to be protected by: silence would be taken for a yes.
 func (n newSandbox) check() error {
 	switch {
 	case n.IAM != nil:

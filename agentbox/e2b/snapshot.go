@@ -120,8 +120,7 @@ type load struct {
 	millis int64
 }
 
-// metrics are of now, if that is in the time that is asked about; the processor's since they were last
-// asked for.
+// metrics are of now, if that is in the time asked about; the processor's since the last call.
 func (f *Face) metrics(r *http.Request, c caller) (int, any, error) {
 	b, err := found(r, c)
 	if err != nil {

@@ -110,8 +110,7 @@ func (b *bridge) hangUp(inward <-chan struct{}) {
 // the end of file.
 const eofTime = 20 * time.Millisecond
 
-// explainLoss tells the client when its session ended without an exit status, unless the client
-// closed it first.
+// explainLoss tells the client when its session ended without a status, unless it closed first.
 func (b *bridge) explainLoss() {
 	if isClosed(b.backClosed) && b.exit == nil && !isClosed(b.frontClosed) {
 		b.front.ch.Stderr().Write([]byte(lostMessage))
@@ -135,16 +134,14 @@ func (b *bridge) copyIn() {
 	b.back.ch.CloseWrite()
 }
 
-// drain copies output, and reads on when dst fails: the environment then sees the close rather than
-// a full window.
+// drain reads on when dst fails: the environment then sees the close rather than a full window.
 func drain(dst io.Writer, src io.Reader) {
 	if _, err := pump(dst, src); err != nil {
 		pump(io.Discard, src)
 	}
 }
 
-// fromFront passes the client's requests on, and closes the environment's channel when the client
-// closes its own.
+// fromFront passes the client's requests on, and its close.
 func (b *bridge) fromFront() {
 	defer b.back.ch.Close()
 	defer close(b.frontClosed)

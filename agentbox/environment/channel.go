@@ -89,8 +89,7 @@ func Ended(client *ssh.Client) <-chan struct{} {
 	return first.(chan struct{})
 }
 
-// openError returns refusals unchanged, so that a relay can pass them on, and explains all other
-// errors.
+// openError returns refusals unchanged, so that a relay can pass them on, and explains the rest.
 func openError(err error) error {
 	var refused *ssh.OpenChannelError
 	if err == nil || errors.As(err, &refused) {
@@ -203,12 +202,10 @@ func probe(ctx context.Context, client *ssh.Client, within time.Duration) error 
 
 var errUnresponsive = agentbox.Errorf(agentbox.Unavailable, "the box did not answer")
 
-// copyBuffer is the most that one direction of a stream holds between the two windows of flow
-// control, in bytes.
+// copyBuffer is the most that one direction holds between the two windows of flow control.
 const copyBuffer = 32 << 10
 
-// pump copies until src ends. It hides ReadFrom and WriteTo, which would only add a second buffer
-// on a channel.
+// pump copies until src ends, without ReadFrom and WriteTo, which add a buffer on a channel.
 func pump(dst io.Writer, src io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, copyBuffer))
 }

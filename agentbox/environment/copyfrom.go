@@ -88,8 +88,7 @@ func openTop(dir string) (*os.Root, error) {
 	return root, err
 }
 
-// copyInto writes a file of the box into a device or a pipe of this machine, which must not be
-// replaced.
+// copyInto writes a file of the box into a device or pipe of this machine, never replacing it.
 func (f *Files) copyInto(remote, local string) error {
 	src, err := f.sftp.Open(remote)
 	if err != nil {

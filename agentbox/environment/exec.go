@@ -225,8 +225,7 @@ func (m mutable) Write(p []byte) (int, error) {
 	return m.Writer.Write(p)
 }
 
-// wait passes on signals and sizes until the command or ctx has ended, or nobody takes the output
-// any more.
+// wait passes on signals and sizes until the command or ctx ends, or nobody takes the output.
 func (s *session) wait(ctx context.Context) (Status, error) {
 	var resize <-chan Size
 	if s.cmd.TTY != nil {
@@ -264,8 +263,7 @@ func (s *session) wait(ctx context.Context) (Status, error) {
 	}
 }
 
-// signal ignores errors: a signal that cannot be sent means that the channel has closed, which
-// ended reports.
+// signal ignores errors: one that cannot be sent means that the channel has closed.
 func (s *session) signal(name string) {
 	s.ch.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{name}))
 }
@@ -304,8 +302,7 @@ func (s *session) terminate() {
 	s.ch.Close()
 }
 
-// killTime is how long the other end may take to report a kill before the channel is closed
-// regardless.
+// killTime is how long the other end may take to report a kill before the channel is closed.
 const killTime = 10 * time.Second
 
 // finish collects the rest of the output. cause is nil if the command ended on its own. With a

@@ -94,8 +94,7 @@ func (f *Files) failure(doing, name string, err error) error {
 	return agentbox.Errorf(code, "cannot %s %s in the box: %w", doing, name, err)
 }
 
-// validName checks that a name which the box reported can be a file name here: exactly one path
-// element.
+// validName checks that a name from the box can be a file name here: exactly one path element.
 func validName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return agentbox.Errorf(agentbox.Corrupt, "the box reported a file named %q, which cannot exist", name)

@@ -10,8 +10,7 @@ import (
 	"agentbox/agentbox/bounded"
 )
 
-// errTooLong is the cause of a context that Limits ended, and so distinguishes it from one that the
-// caller ended.
+// errTooLong is the cause of a context that Limits ended, rather than its caller.
 var errTooLong = errors.New("it takes too long")
 
 func (l Limits) context(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -173,8 +173,7 @@ func reject(nch ssh.NewChannel, err error) {
 	nch.Reject(ssh.ConnectionFailed, noBackend+err.Error())
 }
 
-// noBackend precedes a relay's reason for having no connection to the environment. Stock clients
-// print it.
+// noBackend precedes a relay's reason for having no connection. Stock clients print it.
 const noBackend = "agentbox: "
 
 // open opens a channel of the environment. A connection that turns out to have ended gets one more

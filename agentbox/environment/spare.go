@@ -23,8 +23,7 @@ type spare struct {
 	ready   *end
 }
 
-// newSpare has no session yet. Its context is its own, as a session opened ahead belongs to no
-// client.
+// newSpare has no session yet, and a context of its own: one opened ahead belongs to no client.
 func newSpare() *spare {
 	s := &spare{}
 	s.ctx, s.stop = context.WithCancel(context.Background())

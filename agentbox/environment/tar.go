@@ -85,8 +85,7 @@ func (t *tarOut) header(name, target string, info fs.FileInfo) error {
 	return t.w.WriteHeader(h)
 }
 
-// contents writes exactly size bytes. It cuts off a file that has grown; one that has shrunk is an
-// error.
+// contents writes exactly size bytes: a file that has grown is cut, one that has shrunk fails.
 func (t *tarOut) contents(ctx context.Context, remote, name string, size int64) error {
 	src, err := t.files.sftp.Open(remote)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"os"
 )
 
-// errNotPlain is the error for a path that is no regular file. We never follow a link and never
-// wait for a pipe.
+// errNotPlain is for a path that is no regular file: no link is followed, no pipe waited for.
 var errNotPlain = errors.New("it is no regular file")
 
 // OpenPlain opens a regular file for reading. It refuses symbolic links in every component of the

@@ -10,8 +10,7 @@ import (
 
 const dirOnly = unix.O_DIRECTORY
 
-// openNoLinks refuses a link as the last component. The caller must have checked the components
-// above.
+// openNoLinks refuses a link as the last component; the caller has checked those above.
 func openNoLinks(path string, flags int) (*os.File, error) {
 	return os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }

@@ -119,8 +119,7 @@ func inflate(data []byte, size int, left *int) (block []byte, taken int, err err
 	return block, len(data) - in.Len(), nil
 }
 
-// records calls each for the records of a block, without its restarts. A record's value is read
-// from c.
+// records calls each for the records of a block, without its restarts; the value is read from c.
 func records(block []byte, left *int, each func(key string, kind byte, c *cursor)) error {
 	if len(block) < 2 {
 		return errReftable

@@ -18,8 +18,7 @@ import (
 // caches and templates are the same in all boxes.
 const guestWorkspace = "/workspace"
 
-// serviceLogs is where the guest agent of every box writes the logs of services. They are part of
-// the runtime.
+// serviceLogs is where every guest agent writes the logs of services, in the runtime.
 const serviceLogs = "/run/agentbox/log"
 
 // connection says how to enter a box, in the directory subdir of its workspace, a relative path

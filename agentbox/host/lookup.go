@@ -131,8 +131,7 @@ func (t *table) byKey(key string) *box {
 	return nil
 }
 
-// onlyBoxOf returns the box of a checkout and branch, whatever its lifetime, if there is exactly
-// one.
+// onlyBoxOf is the box of a checkout and branch, whatever its lifetime, if there is exactly one.
 func (t *table) onlyBoxOf(repo workspace.Repo, p project.Project) (only *box) {
 	for _, b := range t.all() {
 		rec := b.record()
@@ -192,8 +191,7 @@ func (t *table) checkFree(name string) error {
 	return agentbox.Errorf(agentbox.Exists, "the name %s is taken", name).WithHint("agentbox ls shows who has it")
 }
 
-// nameTaken tells whether a box of any phase has a name. One that is being made will be ready in a
-// moment.
+// nameTaken tells whether a box has a name, also one that is being made.
 func (t *table) nameTaken(name string) bool {
 	for _, b := range t.all() {
 		if b.record().Box.Name == name {

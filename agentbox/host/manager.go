@@ -276,8 +276,7 @@ func (m *Manager) Kinds() isolation.Chooser { return m.chooser }
 // for disk space, so seconds are soon enough.
 const tidyEvery = 5 * time.Second
 
-// runEvery calls do at an interval until the manager is closed. It runs in a goroutine of
-// m.running.
+// runEvery calls do at an interval until the manager is closed, in a goroutine of m.running.
 func (m *Manager) runEvery(d time.Duration, do func()) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()

@@ -156,8 +156,7 @@ func (m *machines) resume(ctx context.Context, b *box, progress agentbox.Progres
 	return errors.Join(m.disk.dropKept(rec, false), m.restored(ctx, b, progress))
 }
 
-// dropMemory drops the saved memory of a box whose guest may have run since, and records why the
-// box is stopped.
+// dropMemory drops the memory of a box whose guest may have run since, and records why.
 func (m *machines) dropMemory(b *box) error {
 	rec := b.record()
 	rec.Box.Ended = &agentbox.End{Cause: agentbox.EndResumed}

@@ -116,8 +116,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 	return out
 }
 
-// problemsOf lists the problems that a supervisor reports, in the order in which they keep a user
-// from working.
+// problemsOf lists a supervisor's problems, first those that keep a user from working.
 func problemsOf(st place.Status) (out []agentbox.Problem) {
 	for _, one := range []struct {
 		is bool

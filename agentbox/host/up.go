@@ -232,8 +232,7 @@ func (m *Manager) plan(ctx context.Context, u *creation) (plan.Plan, error) {
 	return plan.Up(u.Facts)
 }
 
-// hasSubdir tells whether a new box will have the directory in which the caller's command is to
-// run.
+// hasSubdir tells whether a new box will have the directory where the command is to run.
 func (m *Manager) hasSubdir(ctx context.Context, u *creation) (bool, error) {
 	if !u.Request.Command || u.Repo.Subdir == "" {
 		return true, nil
@@ -319,8 +318,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Action)
 }
 
-// ensureRunningAndReport makes sure that a box runs, and reports why its start commands failed, if
-// they did.
+// ensureRunningAndReport also reports why start commands failed, if they did.
 func (m *Manager) ensureRunningAndReport(ctx context.Context, b *box, progress agentbox.Progress) error {
 	if err := m.ensureRunning(ctx, b, progress); err != nil {
 		return err

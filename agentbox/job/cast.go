@@ -69,8 +69,7 @@ type recorder struct {
 	carry map[byte][]byte
 }
 
-// position is where a recorder is. position.json holds it for the recorder that continues the same
-// job.
+// position is where a recorder is, kept in position.json for the one that continues the job.
 type position struct {
 	Pos     uint64 `json:"pos"` // bytes of output so far, with those left out
 	Head    uint64 `json:"head"`
@@ -185,8 +184,7 @@ func (r *recorder) line(line []byte) bool {
 	return true
 }
 
-// open makes sure that there is a file with room. A part that cannot be created is tried again at
-// the next event.
+// open makes sure that there is a file with room. It tries again at the next event.
 func (r *recorder) open() bool {
 	// The first part is larger, and the one that stays.
 	full := r.file != nil && r.size >= partSize && (r.number > 0 || r.size >= headSize)

@@ -334,8 +334,7 @@ func (c *client) send(queue []chunk, dropped uint64) bool {
 	return true
 }
 
-// exit tells the client how the job ended. A lost job has no status: the client sees a connection
-// that ended.
+// exit tells the client how the job ended; of a lost job it sees a connection that ended.
 func (c *client) exit(end End) {
 	c.ch.CloseWrite()
 	if !end.Lost {

@@ -111,8 +111,7 @@ func (fj *followedJob) follow(ch ssh.Channel, requests <-chan *ssh.Request) {
 	fj.closeClients()
 }
 
-// read takes what the guest sends until the job or the channel ends. end is nil if the channel
-// ended first.
+// read takes what the guest sends until the job (end) or the channel (nil) ends.
 func (fj *followedJob) read(ctx context.Context, ch ssh.Channel, requests <-chan *ssh.Request) (*End, error) {
 	defer context.AfterFunc(ctx, func() { ch.Close() })()
 	go ssh.DiscardRequests(requests) // ends with the channel
@@ -246,8 +245,7 @@ func (fj *followedJob) currentChannel() ssh.Channel {
 	return fj.channel
 }
 
-// signal asks the guest, and waits for its answer as long as for any. name is without SIG, as in
-// RFC 4254.
+// signal asks the guest, and waits for its answer. name is without SIG, as in RFC 4254.
 func (fj *followedJob) signal(ctx context.Context, name string) error {
 	ch := fj.currentChannel()
 	if ch == nil {

@@ -328,8 +328,7 @@ func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error 
 	return j.signal(ctx, name)
 }
 
-// maxEnded is how many jobs that have ended a box keeps. Tasks keep what they need of theirs
-// elsewhere.
+// maxEnded is how many ended jobs a box keeps. Tasks keep what they need of theirs.
 const maxEnded = 50
 
 // removeOldest removes the oldest jobs that have ended, if there are more than maxEnded.

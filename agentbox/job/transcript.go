@@ -53,8 +53,7 @@ type Transcript struct {
 // OpenTranscript is the transcript of the job in dir. Reading it shows whether there is one.
 func OpenTranscript(dir string) Transcript { return Transcript{dir} }
 
-// openPart opens a part and reads its first line. A part whose first line is not written yet is an
-// error.
+// openPart opens a part and reads its first line, which has to be there.
 func openPart(name string) (f *os.File, h header, err error) {
 	if f, err = os.Open(name); err != nil {
 		return nil, h, err
@@ -268,8 +267,7 @@ func (t Transcript) WriteLastLines(ctx context.Context, w io.Writer, lines int, 
 	return t.WriteText(ctx, &lineSkipper{w: w, skip: skip}, follow)
 }
 
-// lineSkipper drops the first skip lines written to it, and passes on the rest. A skip of 0 or less
-// drops nothing.
+// lineSkipper drops the first skip lines written to it, and passes on the rest.
 type lineSkipper struct {
 	w    io.Writer
 	skip int

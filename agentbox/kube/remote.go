@@ -307,8 +307,7 @@ func (a *attempt) receive(ctx context.Context, otherwise agentbox.Result) (agent
 	return a.Accept(ctx, a.task, said, pack)
 }
 
-// readResult is what may be believed of a result that anybody who may write to the registry may have
-// left.
+// readResult is what may be believed of a result that others may have written.
 func readResult(in interface{ Read(v any) error }, otherwise agentbox.Result, where string) (agentbox.Result, error) {
 	var said agentbox.Result
 	if err := in.Read(&said); err != nil {

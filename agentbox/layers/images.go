@@ -98,8 +98,7 @@ func nameFor(img image.Image, manifest agentbox.Digest) blob.Name {
 	return blob.Name{Namespace: imageNamespace, Key: img.Digest.Hex(), Manifest: manifest, Scope: scopeOf(img), Comment: comment(img.Name)}
 }
 
-// scopeOf is for whom an image is good. What has files of this host in it is nobody else's
-// business.
+// scopeOf is for whom an image is good: one with files of this host is nobody else's business.
 func scopeOf(img image.Image) blob.Scope {
 	if len(img.Include) > 0 {
 		return blob.Local

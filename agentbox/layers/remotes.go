@@ -70,8 +70,7 @@ func (r *Remotes) Remember(remote string) error {
 	return durable.WriteFile(r.File, b, 0o600)
 }
 
-// load reads the list once. One that cannot be read is none: it is worth nothing but time. Callers
-// hold mu.
+// load reads the list once. One that cannot be read is none. Callers hold mu.
 func (r *Remotes) load() {
 	if r.read {
 		return
@@ -178,8 +177,7 @@ func (r *Remotes) order(first []string) []string {
 // Any reports whether a remote is known that answers, as far as was seen.
 func (r *Remotes) Any() bool { return len(r.order(nil)) > 0 }
 
-// failed backs off from a remote that does not answer. One that only lacks the piece is asked again
-// at once.
+// failed backs off from a remote that does not answer, not from one that only lacks the piece.
 func (r *Remotes) failed(remote string, err error) {
 	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Corrupt || errors.Is(err, fs.ErrNotExist) {
 		return

@@ -39,8 +39,7 @@ type source interface {
 	list(ctx context.Context) ([]byte, error)
 }
 
-// openSource understands what a user wrote: a directory, or the URL of one. Anything else has code
-// Invalid.
+// openSource understands what a user wrote: a directory, or the URL of one; else Invalid.
 func openSource(from string) (source, error) {
 	if !strings.Contains(from, "://") {
 		if !filepath.IsAbs(from) {
@@ -68,8 +67,7 @@ func (d directory) list(context.Context) ([]byte, error) {
 	return b, err
 }
 
-// website is a directory behind a web server. It is asked for single files only, so any static
-// server does.
+// website is a directory behind any static web server: it is asked for single files only.
 type website struct{ base *url.URL }
 
 // pieceTimeout is for one piece, or the list: on a link where half a megabyte takes longer, nobody
@@ -134,8 +132,7 @@ func encode(v any) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// decodeIndex reads a list of images as somebody else wrote it. Corrupt for everything that it
-// refuses.
+// decodeIndex reads a list of images that somebody else wrote; Corrupt for what it refuses.
 func decodeIndex(b []byte) ([]image.Image, error) {
 	var x index
 	if err := json.Unmarshal(b, &x); err != nil {

@@ -69,8 +69,7 @@ func unquote(s string) string {
 	return strings.NewReplacer(`\\`, "\\", `\n`, "\n", `\r`, "\r").Replace(s)
 }
 
-// parseRequest parses the output of encode. path is the name of the file in errors, which have code
-// Invalid.
+// parseRequest parses the output of encode; path is the file's name in errors (Invalid).
 func parseRequest(path string, data []byte) (req Request, err error) {
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), askPrefix); ok {

@@ -11,8 +11,7 @@ import (
 	"agentbox/agentbox/git"
 )
 
-// usualBranches lists the usual names of default branches, for when nothing on this host says
-// otherwise.
+// usualBranches are names of default branches, for when nothing on this host says otherwise.
 var usualBranches = []string{"main", "master"}
 
 // IsDefaultBranch reports whether a branch of the checkout at root is the project's default branch,

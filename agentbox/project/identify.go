@@ -132,8 +132,7 @@ func readPathFile(path, prefix string) (string, error) {
 	return filepath.Join(parent, filepath.Base(to)), err
 }
 
-// mainOf returns the main git directory of a linked worktree's git directory, if that one lies
-// where git puts it.
+// mainOf is the main git directory of a linked worktree's, if it lies where git puts it.
 func mainOf(dir string, mutual bool) (string, bool) {
 	main, err := readPathFile(filepath.Join(dir, "commondir"), "")
 	if err != nil || !mutual || filepath.Dir(dir) != filepath.Join(main, "worktrees") {

@@ -90,8 +90,7 @@ func (s *Store) write(p Project, path string, data []byte) error {
 	return durable.WriteFile(path, data, 0o600)
 }
 
-// maxFile bounds what is read, in bytes. It is just above ParseFile's own bound, whose error people
-// see.
+// maxFile is just above ParseFile's own bound, whose error people see.
 const maxFile = 1<<20 + 1
 
 // read reads a policy file. ok is false if there is none.

@@ -108,8 +108,7 @@ func homePath(user, path, shared string) string {
 	return "~" + user + "/" + path
 }
 
-// unbracket removes the brackets that git requires around host and port. It keeps those of an
-// address.
+// unbracket removes the brackets that git requires around host and port, not an address's.
 func unbracket(s string) string {
 	if inner := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"); strings.Count(inner, ":") < 2 {
 		return inner
@@ -138,8 +137,7 @@ func join(host, path string) string {
 	return host + "/" + strings.TrimRight(strings.TrimSuffix(path, ".git"), "/")
 }
 
-// localPath names a repository of this machine by its directory, so that it and its clones are one
-// project.
+// localPath names a local repository by its directory, so that its clones are one project.
 func localPath(path, base string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(base, path)

@@ -36,8 +36,7 @@ type Status struct {
 	Missing    []string `json:"missing"`    // what to do about it, as commands or sentences
 }
 
-// name returns a name that is unique for each home. It contains no character that is special to
-// systemd.
+// name is unique for each home, without characters that are special to systemd.
 func (s Service) name() string {
 	if s.Default {
 		return "agentbox"

@@ -75,8 +75,7 @@ func (s Service) stop(ctx context.Context) error {
 	return nil
 }
 
-// state checks the three things that a server needs: it runs, starts by itself, and outlives the
-// last session.
+// state checks that a server runs, starts by itself, and outlives the last session.
 func (s Service) state(ctx context.Context) (running, persistent bool, missing []string) {
 	state, _ := run(ctx, "systemctl", "--user", "is-active", s.unit())
 	enabled, _ := run(ctx, "systemctl", "--user", "is-enabled", s.unit())

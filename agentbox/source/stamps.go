@@ -69,8 +69,7 @@ func (s *Store) stampFile(root string) string {
 	return filepath.Join(s.Dir, stampDir, hex.EncodeToString(sum[:16]))
 }
 
-// readPrevious reads what the last capture of a checkout found; nil if that is unknown, or its
-// source is gone.
+// readPrevious reads what the last capture found; nil if unknown, or its source is gone.
 func (s *Store) readPrevious(root string) *previous {
 	f, err := os.Open(s.stampFile(root))
 	if err != nil {

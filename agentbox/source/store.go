@@ -194,8 +194,7 @@ func (s *Store) Make(ctx context.Context, project string, write func(dir, like s
 	return s.Open(ctx, d)
 }
 
-// lastMade is the source of a project that was made and used last, which stays until release; empty for
-// none.
+// lastMade is a project's last source, which stays until release; empty for none.
 func (s *Store) lastMade(project string) (p previous, release func()) {
 	all, _ := s.Unneeded(nil) // what cannot be listed is made anew
 	slices.SortFunc(all, func(x, y Unneeded) int { return y.Used.Compare(x.Used) })

@@ -156,8 +156,7 @@ func (t *Team) Serve(service wire.Service, h wire.Handler) {
 	}
 }
 
-// current returns the current part, or nil without a team. The part may be closed at any later
-// moment.
+// current is the current part, nil without a team. It may be closed at any later moment.
 func (t *Team) current() *membership {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,12 +6,10 @@ import (
 	"agentbox/agentbox"
 )
 
-// npmPackage matches the name of a package of the npm registry, and nothing that npm would get from
-// elsewhere.
+// npmPackage matches a package of the npm registry, and nothing from elsewhere.
 var npmPackage = agentbox.Pattern(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-9._-]{0,127}(@[0-9][0-9A-Za-z.-]{0,31})?$`)
 
-// pipPackage matches the name of a package of the Python index, and nothing that pip would get from
-// elsewhere.
+// pipPackage matches a package of the Python index, and nothing from elsewhere.
 var pipPackage = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(==[0-9][0-9A-Za-z.]{0,31})?$`)
 
 // NewNeed makes a Need from a configuration. The version "" or "*" means any. file is shown to

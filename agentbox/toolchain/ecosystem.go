@@ -4,8 +4,7 @@ import (
 	"slices"
 )
 
-// ecosystemsOf has the ecosystems from whose registries a tool downloads, by their names in package
-// registries.
+// ecosystemsOf has the ecosystems of a tool's downloads, as package registries name them.
 var ecosystemsOf = map[Tool][]string{
 	Go: {"go"}, Node: {"npm"}, NPMTool: {"npm"}, PNPM: {"npm"}, Yarn: {"npm"}, Package: {"npm"}, Python: {"pip"}, PipPackage: {"pip"}, Rust: {"cargo"},
 }

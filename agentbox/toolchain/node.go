@@ -132,8 +132,7 @@ func lockfileMajor(tool Tool, lock string) string {
 	return locks[tool][version]
 }
 
-// readPackageJSON prefers volta's pins to the ranges in engines, because the developers use the
-// pins.
+// readPackageJSON prefers volta's pins to engines, because the developers use the pins.
 func (s *scan) readPackageJSON(file, content string) {
 	var p packageJSON
 	if json.Unmarshal([]byte(content), &p) != nil {

@@ -94,8 +94,7 @@ func sha512Of(integrity string) (string, bool) {
 	return "", false
 }
 
-// isWebURL reports whether an archive is on the web. apt's downloader would read files of the box,
-// too.
+// isWebURL reports whether an archive is on the web: apt would read files of the box, too.
 func isWebURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && len(s) <= longestURL && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""

@@ -41,8 +41,7 @@ var (
 	locksSince    = map[string]string{"3": "1.53", "4": "1.78"}
 )
 
-// cargoLockVersion matches the version, which is before the packages. Locks without it are of the
-// first versions.
+// cargoLockVersion is before the packages. Locks without it are of the first versions.
 var cargoLockVersion = agentbox.Pattern(`(?m)^version = ([0-9]{1,3})$`)
 
 // lockNeed returns the need of a Cargo.lock for its version; ok is false for one that every
@@ -55,8 +54,7 @@ func lockNeed(file, content string) (n Need, ok bool) {
 	return Need{Tool: Rust, Constraint: locksSince[found[1]], File: file, Key: "version"}, true
 }
 
-// cargoNeed returns the need for the oldest toolchain that builds the crate, or the crates of the
-// workspace.
+// cargoNeed is the need for the oldest toolchain that builds the crate, or the workspace's.
 func cargoNeed(file, content string) Need {
 	type pkg struct {
 		RustVersion any `toml:"rust-version"` // a table if the crate inherits it from its workspace

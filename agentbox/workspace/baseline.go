@@ -62,8 +62,7 @@ type baselineView struct {
 	view       *git.View
 }
 
-// newBaselineView creates the view of the tree. New objects go below dir; the tree's own are
-// alternates.
+// newBaselineView makes the view of the tree: new objects below dir, the tree's own alternates.
 func newBaselineView(ctx context.Context, tree, head, dir string) (*baselineView, error) {
 	gitDir := filepath.Join(tree, ".git")
 	local, err := readConfig(filepath.Join(gitDir, "config"))

@@ -214,12 +214,10 @@ func (s *stager) copyGitLink(j job) (outcome, error) {
 	return copied, writeText(j.dst, "ref: "+ref+"\n")
 }
 
-// maxText bounds, in bytes, the texts that are searched for credentials. Reflogs can be that
-// large.
+// maxText bounds, in bytes, texts that are searched for credentials, such as reflogs.
 const maxText = 64 << 20
 
-// copyClean copies one of git's own text files without the credentials that old versions of git
-// wrote into it.
+// copyClean copies a text file of git's without credentials that old versions wrote into it.
 func copyClean(j job) (outcome, error) {
 	data, err := git.ReadPlain(j.src, maxText)
 	if gone(err) {

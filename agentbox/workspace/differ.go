@@ -16,8 +16,7 @@ import (
 // box's git printed it.
 type change struct{ mode, blob, path string }
 
-// parseChange reads "MODE BLOB PATH". A missing field becomes "", which matches nothing in a
-// checkout.
+// parseChange reads "MODE BLOB PATH". A missing field is "", which matches nothing.
 func parseChange(line string) change {
 	f := strings.SplitN(line, " ", 3)
 	for len(f) < 3 {
@@ -127,8 +126,7 @@ func (c change) sameLink(full string) bool {
 	return err == nil && git.BlobID([]byte(to), len(c.blob)) == c.blob
 }
 
-// nestedHead returns the commit checked out in a nested repository, or "" if its files do not
-// say so plainly.
+// nestedHead is the commit of a nested repository, "" if its files do not say so plainly.
 func nestedHead(root string) string {
 	gitDir := filepath.Join(root, ".git")
 	if fi, err := os.Lstat(gitDir); err != nil {

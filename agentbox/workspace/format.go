@@ -65,8 +65,7 @@ func hasReftables(local []git.Setting) bool {
 	return settingValue(local, "extensions.refstorage") == "reftable"
 }
 
-// validRef matches names of refs that may become files below a git directory; ValidName has more
-// to say.
+// validRef matches refs that may become files below a git directory; see also ValidName.
 var validRef = agentbox.Pattern(`^refs(/[^/\x00-\x20\x7f~^:?*\[\\]+)+$`)
 
 func isValidRef(name string) bool {

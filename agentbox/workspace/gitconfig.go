@@ -164,8 +164,7 @@ func Settings(ctx context.Context, author Repo) ([]git.Setting, error) {
 	return slices.Concat(fixed, who), err
 }
 
-// missing returns the settings whose keys are not in have. If a key occurs several times, the
-// last value wins.
+// missing are the settings whose keys are not in have, of each key the last value.
 func missing(settings, have []git.Setting) []git.Setting {
 	known := map[string]bool{}
 	for _, h := range have {

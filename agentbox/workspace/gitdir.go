@@ -81,8 +81,7 @@ func (s *stager) noteHooks(repo Repo, local []git.Setting) {
 	}
 }
 
-// pointTo writes the .git file of a work tree whose git directory is elsewhere. The path is
-// relative.
+// pointTo writes the .git file of a work tree whose git directory is elsewhere, relative.
 func pointTo(to target) error {
 	rel, err := filepath.Rel(to.root, to.git)
 	if err != nil {

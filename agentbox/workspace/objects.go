@@ -64,8 +64,7 @@ func stale(objects string) {
 	os.RemoveAll(filepath.Join(objects, "info", "commit-graphs"))
 }
 
-// maxStores bounds how many stores a repository may borrow from: a chain of alternates can be
-// endless.
+// maxStores bounds how many stores a repository may borrow from: alternates may form a ring.
 const maxStores = 100
 
 // stores returns the object store of a repository, followed by every store it borrows from,
@@ -170,8 +169,7 @@ func (s *stager) listObjects(store, to string, alone bool, have map[string]bool)
 	return w.jobs, nil
 }
 
-// lfs copies the large files that Git LFS has fetched. Like objects, they are named after their
-// content.
+// lfs copies the large files that Git LFS has fetched, which are named after their content.
 func (s *stager) lfs(ctx context.Context, repo Repo, dst string) error {
 	w := walker{dst: dst, name: ".git/", link: true, bare: s.opts.Bulk != nil}
 	if err := w.addAll(repo.CommonDir, []string{"lfs/objects"}); err != nil {

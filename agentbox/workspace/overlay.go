@@ -46,8 +46,7 @@ func Overlay(ctx context.Context, tree string, archive io.Reader) (files int, er
 	return o.files, context.Cause(ctx)
 }
 
-// maxName bounds a name in an archive, in bytes. It is PATH_MAX of Linux; a longer name can only
-// be an attack.
+// maxName is Linux's PATH_MAX: a longer name in an archive can only be an attack.
 const maxName = 4096
 
 // overlay is one run of Overlay. root confines every name to the tree, whatever links are in it.

@@ -224,8 +224,7 @@ func isStoreAllowed(ctx context.Context, store string) (bool, error) {
 	return false, nil
 }
 
-// storeNotAllowedError returns the error for a store that the user has not allowed, with both
-// remedies as a hint.
+// storeNotAllowedError is for a store that the user has not allowed, with both remedies.
 func storeNotAllowedError(root, store string) error {
 	return agentbox.Errorf(agentbox.Invalid, "%s borrows objects from %s, which is not part of it", root, store).
 		WithHint("if that is what you want: git config --global --add %s %s; else make it stand alone: git repack -a -d && rm .git/objects/info/alternates",

@@ -6,8 +6,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// userinfo matches the part of a URL before the host, anywhere in a text. A password may contain
-// quotes.
+// userinfo matches the part of a URL before the host, in any text. It may contain quotes.
 var userinfo = agentbox.Pattern(`([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\s]*)@`)
 
 // redact removes the credentials of every URL in s. It keeps the user of an SSH URL, which is

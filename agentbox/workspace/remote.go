@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"agentbox/agentbox/background"
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/git"
 
 	"al.essio.dev/pkg/shellescape"
@@ -50,8 +50,7 @@ const (
 	ModuleRefs   = "refs/agentbox/modules/"  // PATH/HEAD, PATH/BRANCH
 )
 
-// remoteName is stricter than git, because the name becomes part of refs and of a section
-// header.
+// remoteName is stricter than git: it becomes part of refs and of a section header.
 var remoteName = agentbox.Pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // AddRemote writes the remote of a box into the checkout's configuration and replaces the entry
@@ -82,8 +81,7 @@ func RemoveRemote(ctx context.Context, repo Repo, name, box string) error {
 	return editConfig(ctx, repo, func(config []byte) []byte { return removeSection(config, name, box) })
 }
 
-// checkFree fails when a remote of that name exists in any configuration file and agentbox did
-// not make it.
+// checkFree fails when a remote of that name exists that agentbox did not make.
 func checkFree(ctx context.Context, repo Repo, name string) error {
 	out, exists, err := answer(ctx, repo.Root, "config", "--null", "--get-regexp", `^remote\.`+regexp.QuoteMeta(name)+`\.`)
 	if err != nil || !exists {
@@ -98,12 +96,10 @@ func checkFree(ctx context.Context, repo Repo, name string) error {
 		WithHint("give the box another name, or rename the remote: git remote rename %s OTHER", name)
 }
 
-// header returns the start of every section that agentbox writes, by which it is recognised; the
-// box's id follows.
+// header starts every section that agentbox writes, followed by the box's id.
 func header(name string) string { return "[remote \"" + name + "\"]\n\t" + markKey + " = " }
 
-// section returns the text of the remote. Git and the shell both parse it, so values are quoted
-// for both.
+// section is the text of the remote. Git and the shell parse it, so values are quoted for both.
 func (r Remote) section() string {
 	run := ""
 	if r.Home != "" {

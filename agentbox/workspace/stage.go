@@ -173,8 +173,7 @@ func (s *stager) repo(ctx context.Context, repo Repo, to target) error {
 	return s.modulesBelow(ctx, repo.GitDir, to.git, "modules", 0)
 }
 
-// objectsAndList copies the objects and lists the work tree, concurrently unless the listing
-// needs the objects.
+// objectsAndList copies the objects beside listing the work tree, unless that needs them.
 func (s *stager) objectsAndList(ctx context.Context, repo Repo, to target, local []git.Setting) (paths []string, err error) {
 	l := viewSource{root: repo.Root, gitDir: to.git, commonDir: to.git, local: local, user: s.carry, area: s.area()}
 	// With a sparse index, git reads the trees of directories whose files the index omits.

@@ -27,8 +27,7 @@ func spareMemory() int64 {
 	return min(int64(st.Bavail)*st.Bsize, machine.Available)
 }
 
-// ownedByUs keeps RemoveTemp from another user's directory at our path, since anyone can write
-// to memoryRoot.
+// ownedByUs keeps RemoveTemp from another user's directory: anyone can write to memoryRoot.
 func ownedByUs(fi fs.FileInfo) bool {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == os.Getuid()

@@ -105,8 +105,7 @@ func (s *stager) finishDirs() error {
 	return nil
 }
 
-// gone reports whether err means that a path does not exist, or that a parent is not a
-// directory.
+// gone reports whether err means that a path does not exist, or a parent is no directory.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
 // unreadable returns the error for a file that cannot be read, with code Missing if permission

@@ -16,8 +16,7 @@ import (
 // and whether the checkout is sparse. newView adds those for line endings and ignore rules.
 var visible = []string{"core.ignorecase", "core.precomposeunicode", "core.sparsecheckout", "core.sparsecheckoutcone"}
 
-// listTimeout bounds git's walk through a work tree, which would block forever on a pipe in
-// place of a file.
+// listTimeout bounds git's walk through a work tree, which a pipe would block forever.
 const listTimeout = 10 * time.Minute
 
 // viewSource describes where a view finds the parts of a git directory.
@@ -114,8 +113,7 @@ func expand(path, root string) string {
 	return absolute(path, root)
 }
 
-// settingValue returns the effective value of key, "true" for a key without a value, and "" if key
-// is not set.
+// settingValue is the effective value of key: "true" without a value, "" if it is not set.
 func settingValue(settings []git.Setting, key string) string {
 	for _, s := range slices.Backward(settings) {
 		if s.Key == key && s.Bare {

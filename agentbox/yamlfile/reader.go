@@ -31,8 +31,7 @@ type Reader struct {
 	at    string // the key being read, such as services.db.port
 }
 
-// problem is one mistake in a file: its line, counted from 1, and a message that may quote the
-// file.
+// problem is one mistake: its line, from 1, and a message that may quote the file.
 type problem struct {
 	line int
 	text string

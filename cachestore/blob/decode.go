@@ -34,8 +34,7 @@ func DecodeManifest(b []byte) (Manifest, error) {
 	return m, m.Check()
 }
 
-// readTables reads the chunks and the trace. The caller has compared their numbers with the bytes
-// that are left.
+// readTables reads chunks and trace, whose numbers the caller has compared with the bytes left.
 func (m *Manifest) readTables(c *cursor, chunks, trace int) {
 	m.Chunks = make([]Chunk, chunks)
 	for i := range m.Chunks {

@@ -56,8 +56,7 @@ func (s *set) shown() Head {
 	return h
 }
 
-// extraSince returns the Extra for a reader that has the one of a sequence number; nil if that is
-// the newest.
+// extraSince is the Extra for a reader that has a sequence number; nil if that is the newest.
 func (s *set) extraSince(n uint64) *Extra {
 	if s.extraHead.Sequence <= n {
 		return nil
@@ -77,8 +76,7 @@ func (d Delta) verifyExtra(team agentbox.Digest, key ed25519.PublicKey) error {
 	return h.verify(extraDomain, team, key)
 }
 
-// takeExtra replaces what the set has of later kinds, if the Extra is newer. Its signature has been
-// verified.
+// takeExtra takes records of later kinds, if the Extra is newer. Its signature is verified.
 func (s *set) takeExtra(e *Extra) error {
 	if e == nil || e.Head.Sequence <= s.extraHead.Sequence {
 		return nil
@@ -118,8 +116,7 @@ func (s *set) headExtra() error {
 	return err
 }
 
-// forgetUnknown removes records that a later build of this machine wrote: nobody here keeps them up
-// to date.
+// forgetUnknown removes records of a later build, which nobody here keeps up to date.
 func (e *Edit) forgetUnknown() {
 	for _, all := range []map[id]Record{e.next.records, e.next.extra} {
 		for i, r := range all {

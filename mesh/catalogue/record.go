@@ -155,14 +155,12 @@ func (r Record) Check() error {
 	return nil
 }
 
-// isText reports whether a text is printable, as people are shown it, and has at most that many
-// bytes.
+// isText reports whether a text is printable, and has at most that many bytes.
 func isText(s string, limit int) bool {
 	return len(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// digestOf is what a head signs: the records in order, a line of JSON each. Size is that of all
-// lines.
+// digestOf is what a head signs: the records in order, a line of JSON each, with their size.
 func digestOf(records map[id]Record) (agentbox.Digest, int, error) {
 	h := sha256.New()
 	size := 0

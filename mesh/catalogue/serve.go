@@ -15,8 +15,7 @@ func (s *Store) serve(_ *wire.Conn, req request) (any, error) {
 	return s.delta(req)
 }
 
-// delta returns what a peer lacks that has a catalogue up to a number; NotFound for one of which we
-// know nothing.
+// delta is what a peer lacks that has a catalogue up to a number; NotFound if it is unknown.
 func (s *Store) delta(req request) (Delta, error) {
 	got := s.catalogueOf(req.Owner)
 	if got == nil || got.head.Sequence == 0 {
@@ -25,8 +24,7 @@ func (s *Store) delta(req request) (Delta, error) {
 	return got.since(req.Since, req.Extra), nil
 }
 
-// heads lists the heads of all our catalogues, sorted by owner. Our own is left out while it was
-// never changed.
+// heads lists the heads of all our catalogues by owner, our own once it has changed.
 func (s *Store) heads() []Head {
 	s.mu.Lock()
 	defer s.mu.Unlock()

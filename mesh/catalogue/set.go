@@ -132,8 +132,7 @@ func (s *set) apply(d Delta) (*set, error) {
 	return next, next.check()
 }
 
-// check verifies that the set is within its bounds and matches its head; the error has code
-// Corrupt.
+// check is Corrupt unless the set is within its bounds and matches its head.
 func (s *set) check() error {
 	if len(s.records) > MaxRecords {
 		return corrupt("the catalogue of %s has more than %d records", s.head.Owner.Short(), MaxRecords)

@@ -111,8 +111,7 @@ func (s *Store) path(owner identity.PeerID) string {
 	return filepath.Join(s.cfg.Dir, owner.String()+suffix)
 }
 
-// load reads every file of the directory that is a member's catalogue, and removes those of former
-// members.
+// load reads the members' catalogues, and removes those of former members.
 func (s *Store) load() error {
 	files, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -199,8 +198,7 @@ func (s *Store) applyVerified(old *set, d Delta, owner identity.PeerID) (*set, e
 	return old.apply(d)
 }
 
-// set replaces what is known of a peer's catalogue. The caller holds s.mu, or nobody else has s
-// yet.
+// set replaces what is known of a peer's catalogue. The caller holds s.mu, or has s alone.
 func (s *Store) set(owner identity.PeerID, next *set) {
 	if old := s.peers[owner]; old != nil {
 		for _, r := range old.understood() {
@@ -239,8 +237,7 @@ type recordRef struct {
 	id    id
 }
 
-// reindex and unindex keep index in step with peers. The caller holds s.mu, or nobody else has s
-// yet.
+// reindex and unindex keep index in step with peers. The caller holds s.mu, or has s alone.
 func (s *Store) reindex(owner identity.PeerID, r Record) {
 	for _, i := range r.ids() {
 		s.index[i] = append(s.index[i], recordRef{owner, r.id()})

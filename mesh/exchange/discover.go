@@ -142,8 +142,7 @@ func (b *blobState) addPeers(peers []PeerID) {
 	}
 }
 
-// dial opens a session with a peer, unless there is one, or one failed recently. The caller holds
-// mu.
+// dial opens a session with a peer, unless one is open or failed recently. The caller holds mu.
 func (t *Transfer) dial(p PeerID) {
 	if p == t.n.cfg.Self || time.Since(t.dialled[p]) < t.retryAfter(p) || time.Now().Before(t.n.banned[p]) || t.dialing[p] || len(t.b.sessions)+len(t.dialing) >= schedule.MaxPeers || t.ctx.Err() != nil {
 		return

@@ -9,8 +9,7 @@ import (
 	"agentbox/mesh/exchange/schedule"
 )
 
-// magic starts a session: the peer that opens it names the manifest after it. The digit is the
-// version.
+// magic starts a session: the opener names the manifest next. The digit is the version.
 const magic = "ABXBLOB1"
 
 // frameType is the type of a frame. The numbers are on the wire.
@@ -77,8 +76,7 @@ func (f frameType) limit() int {
 	return maxUnknown
 }
 
-// malformed is the error of a peer that breaks the protocol. It has code Corrupt, so it counts as a
-// strike.
+// malformed is for a peer that breaks the protocol: Corrupt, so it counts as a strike.
 func malformed(format string, args ...any) error {
 	return agentbox.Errorf(agentbox.Corrupt, "a peer's frame: "+format, args...)
 }
@@ -120,8 +118,7 @@ func encodeBits(chunks int, bits []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(chunks)), bits...)
 }
 
-// decodeBits decodes a bitmap. Whether the number matches the manifest is not known here: see
-// session.ready.
+// decodeBits decodes a bitmap. session.ready compares the number with the manifest.
 func decodeBits(b []byte) (chunks int, bits []byte, err error) {
 	if len(b) < 4 {
 		return 0, nil, malformed("a bitmap of %d bytes", len(b))

@@ -9,8 +9,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// manifestTime is for one holder to send a manifest, including the connection. Then the next one is
-// asked.
+// manifestTime is for one holder to send a manifest. Then the next one is asked.
 const manifestTime = 5 * time.Second
 
 // Manifest gets an encoded manifest from one of the peers that have some of its blob, verified: its

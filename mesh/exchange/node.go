@@ -190,8 +190,7 @@ func (n *Node) Recheck(ctx context.Context) {
 	}
 }
 
-// mayServe reports whether a peer may have pieces of a blob: what is shared, and what just comes
-// from the team.
+// mayServe says what peers may have: what is shared, and what just comes from the team.
 func (n *Node) mayServe(ctx context.Context, peer PeerID, d agentbox.Digest) bool {
 	n.mu.Lock()
 	b := n.blobs[d]
@@ -218,8 +217,7 @@ func (n *Node) removeUnused(b *blobState) {
 	}
 }
 
-// setManifest sets the manifest and which chunks are here, or adds to the latter. The caller holds
-// mu.
+// setManifest sets the manifest and what is here, or adds to that. The caller holds mu.
 func (b *blobState) setManifest(m blob.Manifest, bits []byte) {
 	b.m, b.known = m, true
 	if b.bits == nil {

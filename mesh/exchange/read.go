@@ -39,8 +39,7 @@ func (s *session) read() error {
 	}
 }
 
-// frame handles a frame of a known type; what the switch leaves is framePeers. An error ends the
-// session.
+// frame handles a frame of a known type; its error ends the session. The default is framePeers.
 func (s *session) frame(t frameType, b []byte) error {
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
@@ -77,8 +76,7 @@ func (s *session) frame(t frameType, b []byte) error {
 	return err
 }
 
-// welcome records that the peer serves the manifest to us, which it sends once. The caller holds
-// mu.
+// welcome records that the peer serves the manifest to us. The caller holds mu.
 func (s *session) welcome() error {
 	if s.welcomed {
 		return malformed("a second welcome")

@@ -56,8 +56,7 @@ type session struct {
 	busy time.Time
 }
 
-// outgoing is a piece that is being sent. Once sending has begun, only the session's writer touches
-// b.
+// outgoing is a piece being sent. From then on only the session's writer touches b.
 type outgoing struct {
 	s  *session
 	id uint32

@@ -125,8 +125,7 @@ func (g *Gossip) config() *memberlist.Config {
 	return cfg
 }
 
-// logWriter takes memberlist's log lines. A peer's problem shows in its state, so they are for
-// debugging only.
+// logWriter takes memberlist's log lines, for debugging: a peer's problem shows in its state.
 type logWriter struct{ log *slog.Logger }
 
 func (l logWriter) Write(b []byte) (int, error) {

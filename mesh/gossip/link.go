@@ -43,8 +43,7 @@ type link struct {
 	waiting [][]byte
 }
 
-// send sends a packet, or keeps it until there is a connection. No error means that it may arrive,
-// as with UDP.
+// send sends a packet, or keeps it for a connection. No error: it may arrive, as with UDP.
 func (l *link) send(b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,8 +31,7 @@ const (
 	metaAddress = 16 + 2
 )
 
-// metaDomain keeps a signature over a Meta from being valid over anything else. The digit is the
-// version.
+// metaDomain keeps a signature over a Meta from being valid elsewhere. The digit is the version.
 const metaDomain = "agentbox meta 1\n"
 
 // Sign encodes a Meta, big-endian, followed by its peer's signature. Invalid when it has too many

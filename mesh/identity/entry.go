@@ -97,8 +97,7 @@ func MaxSerial(team agentbox.Digest, signer, member ed25519.PublicKey) uint64 {
 	return maxAdminSerial
 }
 
-// entryDomain keeps a signature over an entry from being valid over anything else. The digit is the
-// version.
+// entryDomain keeps a signature over an entry from being valid elsewhere. The digit: version.
 const entryDomain = "agentbox member 1\n"
 
 // Sign returns the entry with signer and signature. Its roles are sorted without duplicates, and

@@ -57,8 +57,7 @@ func permitted(s slot, e Entry, root PeerID, admins map[PeerID]bool) bool {
 	return admins[s.signer] && !admins[s.member] && !slices.Contains(e.Roles, Admin)
 }
 
-// with adds one entry to what others state about the same member. The order of entries does not
-// matter.
+// with adds an entry to what others state of the same member, in any order.
 func (m Member) with(e Entry, root PeerID) Member {
 	self := bytes.Equal(e.Signer, e.Key)
 	revoked := m.Revoked || e.Revoked && !self

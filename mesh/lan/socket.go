@@ -92,8 +92,7 @@ func (s *socket) send(list []link, packet []byte) {
 	}
 }
 
-// onLink reports whether an address is on the link with that index, as senders of multicast DNS
-// must be.
+// onLink reports whether an address is on that link, as senders of multicast DNS must be.
 func onLink(list []link, index int, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(l link) bool {
 		return l.index == index && slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool { return p.Contains(a) })

@@ -15,8 +15,7 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// invitation is one that this machine made, as in invites.json. This machine's clock decides when
-// it has expired.
+// invitation is one that this machine made (invites.json), and whose expiry its clock decides.
 type invitation struct {
 	Secret  []byte          `json:"secret"`
 	Expires time.Time       `json:"expires"`
@@ -188,8 +187,7 @@ func (r *Roster) admit(s wire.Service, c *wire.Conn, req joinRequest) (joinAnswe
 	return answer, err
 }
 
-// add signs that a machine is a member, unless it is one. Conflict when it was revoked, which is
-// final.
+// add signs that a machine is a member, unless it is; Conflict when it was revoked, for good.
 func (r *Roster) add(m identity.Member, roles []identity.Role) error {
 	return r.change(func() ([]identity.Entry, error) {
 		old, known := r.List().Member(m.ID)

@@ -275,8 +275,7 @@ func nextSerial(list identity.List, member, signer ed25519.PublicKey) (serial ui
 	return serial + 1, true
 }
 
-// expiry is when a membership ends that begins now, by this machine's clock. Zero, never, for
-// admins.
+// expiry is when a membership ends that begins now, here; zero, never, for admins.
 func (r *Roster) expiry(roles []identity.Role) time.Time {
 	if slices.Contains(roles, identity.Admin) {
 		return time.Time{}

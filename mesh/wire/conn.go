@@ -121,8 +121,7 @@ func (c *Conn) wrapError(err error) error {
 	return agentbox.Errorf(agentbox.Unavailable, "peer %s: the connection ended: %w", c.peer.Short(), err)
 }
 
-// endedAsNonMember reports whether the other side ended a connection because we are no member to
-// it.
+// endedAsNonMember reports whether the other side ended it because we are no member to it.
 func endedAsNonMember(err error) bool {
 	var closed *quic.ApplicationError
 	return errors.As(err, &closed) && closed.Remote && closed.ErrorCode == closeNonMember

@@ -148,8 +148,7 @@ func awaitGreeting(ctx context.Context, q *quic.Conn) error {
 	return nil
 }
 
-// dialError distinguishes a refusal from silence. It does not repeat the reason that the other side
-// gave.
+// dialError tells a refusal from silence, without the reason that the other side gave.
 func dialError(a netip.AddrPort, err error) error {
 	var refused *quic.TransportError
 	switch {

@@ -17,8 +17,7 @@ const greeting = 'y'
 // guestTimeout bounds a connection for an invitation, as its peer is unknown to the team.
 const guestTimeout = 20 * time.Second
 
-// serviceOf returns the service that an ALPN asks for and its handler; nil if it is another team's
-// or has none.
+// serviceOf is the service that an ALPN asks for; nil for another team's or none.
 func (n *Node) serviceOf(proto string) (Service, Handler) {
 	n.mu.Lock()
 	root, guests := n.list.Root(), n.guests
@@ -94,8 +93,7 @@ func (n *Node) register(c *Conn) error {
 	return nil
 }
 
-// countOf counts the connections that the peer of c opened to the same service. The caller holds
-// n.mu.
+// countOf counts a peer's connections to the service of c. The caller holds n.mu.
 func (n *Node) countOf(c *Conn) (same int) {
 	for o := range n.conns {
 		if o.incoming && o.peer == c.peer && o.service == c.service {

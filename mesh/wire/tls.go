@@ -19,12 +19,10 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// errNonMember ends the handshake of a peer that is not a member. It is never sent: TLS only
-// reports a failure.
+// errNonMember ends a non-member's handshake. It is never sent: TLS only reports a failure.
 var errNonMember = errors.New("not a member of this team")
 
-// certificate is what this identity presents: self-signed, without a name or an expiry. Only its
-// key counts.
+// certificate is self-signed, without a name or an expiry. Only its key counts.
 func certificate(key ed25519.PrivateKey) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),

@@ -59,8 +59,7 @@ func decode(coding string, r io.Reader, to io.Writer) {
 	_, _ = io.Copy(to, io.LimitReader(in, maxDecoded)) // an error ends what can be read
 }
 
-// decoder reads a coding, given in lower case. A zstd frame that asks for a larger window is an
-// error.
+// decoder reads a coding, in lower case. A zstd frame with a larger window is an error.
 func decoder(coding string, r io.Reader) (io.ReadCloser, error) {
 	switch coding {
 	case "deflate":

@@ -148,8 +148,7 @@ func (e Evaluator) Check(ctx context.Context, f policy.Flow) Answer {
 	return e.checkAddresses(ctx, f, connection, v)
 }
 
-// hinted is the verdict on a name with the hint for the connection, which names the command that
-// allows its port.
+// hinted is the verdict on a name with the command that allows the connection's port.
 func (e Evaluator) hinted(name policy.Verdict, connection policy.Flow) policy.Verdict {
 	if v := e.Policy.Decide(connection); !v.Allow {
 		return v

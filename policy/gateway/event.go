@@ -9,8 +9,7 @@ import (
 	"agentbox/policy"
 )
 
-// entry is the audit log's entry of a flow that was allowed; dialled is the address it went to, if
-// any.
+// entry is the audit entry of an allowed flow; dialled is the address it went to, if any.
 func (t *traffic) entry(f policy.Flow, v policy.Verdict, dialled netip.Addr, started time.Time) policy.Entry {
 	e := policy.EntryFor(f, v)
 	if dialled.IsValid() {

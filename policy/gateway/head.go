@@ -101,8 +101,7 @@ func parseFields(lines [][]byte) (http.Header, error) {
 	return h, nil
 }
 
-// framedBody reads the fields that frame the request. It refuses repeated fields that may come only
-// once.
+// framedBody reads the fields that frame the request, and refuses repeated ones.
 func framedBody(h http.Header, method, version string) (body, error) {
 	for _, name := range []string{"Host", "Content-Length", "Transfer-Encoding", "Upgrade", "Expect", "Authorization"} {
 		if len(h[name]) > 1 {

@@ -80,8 +80,7 @@ func containsFragment(text, placeholder string) bool {
 	return false
 }
 
-// decodings decodes text in the encodings it could have: at most a few results, each shorter than
-// the text.
+// decodings are a text in the encodings it could have: a few, each shorter than the text.
 func decodings(text string) []string {
 	var list []string
 	if strings.ContainsRune(text, '%') {
@@ -116,8 +115,7 @@ func (c *call) scanBody(body io.ReadCloser) io.ReadCloser {
 	return &placeholderReader{ReadCloser: body, call: c, secrets: secrets}
 }
 
-// placeholderReader reads a body and keeps its last bytes, so that it finds a placeholder across
-// reads.
+// placeholderReader keeps the last bytes of a body, to find a placeholder across reads.
 type placeholderReader struct {
 	io.ReadCloser
 	call    *call

@@ -78,8 +78,7 @@ func (u *upstream) proxyFor(f policy.Flow, scheme string) (*url.URL, error) {
 	return u.g.cfg.Proxy(&url.URL{Scheme: scheme, Host: net.JoinHostPort(f.Host(), strconv.Itoa(int(f.Port)))})
 }
 
-// chooseProxy is http.Transport.Proxy. It makes the decisions that dial makes about a destination
-// without a proxy.
+// chooseProxy is http.Transport.Proxy, and decides about a destination without one as dial does.
 func (u *upstream) chooseProxy(r *http.Request) (*url.URL, error) {
 	if u.g.cfg.Proxy == nil {
 		return nil, nil

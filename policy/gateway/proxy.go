@@ -159,8 +159,7 @@ func (c *call) checkMethodOverride(r *http.Request) *Refusal {
 	return nil
 }
 
-// record writes the audit entry of an admitted request, after its response was carried or it
-// failed.
+// record writes the entry of an admitted request, after its response was carried or it failed.
 func (c *call) record() {
 	if refusal := c.refused.Load(); refusal != nil {
 		return // recorded when it was found
@@ -203,8 +202,7 @@ type bufferPool struct{}
 func (bufferPool) Get() []byte  { return *buffers.Get().(*[]byte) }
 func (bufferPool) Put(b []byte) { buffers.Put(&b) }
 
-// rewrite makes the request that is sent. Its destination is the connection's name; the rest is
-// what the box sent.
+// rewrite makes the request that is sent: to the connection's name, else what the box sent.
 func rewrite(p *httputil.ProxyRequest) {
 	c := p.In.Context().Value(callKey{}).(*call)
 	port := strconv.Itoa(int(c.flow.Port))

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// redact hides secrets in a response: in headers, in the body as it is read, and in trailers after
-// it.
+// redact hides secrets in a response: in headers, in the body as it is read, in trailers.
 func (s *substitution) redact(res *http.Response, body io.ReadCloser) io.ReadCloser {
 	if !s.redacts() {
 		return body
@@ -46,8 +45,7 @@ func (s *substitution) redactUpgrade(res *http.Response, body io.ReadWriteCloser
 
 func (s *substitution) redacts() bool { return s != nil && len(s.redactions) > 0 }
 
-// redactHeader redacts values and drops fields whose name contains a secret, since names come in
-// any case.
+// redactHeader redacts values and drops fields whose name contains a secret, in any case.
 func (s *substitution) redactHeader(h http.Header) {
 	for name, values := range h {
 		if slices.ContainsFunc(s.redactions, func(v redaction) bool { return strings.Contains(strings.ToLower(name), strings.ToLower(v.text)) }) {

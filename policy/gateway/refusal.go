@@ -49,8 +49,7 @@ func withoutQuery(path string) string {
 	return path
 }
 
-// answer writes a refusal as a response. X-Agentbox tells programs that the response is not the
-// server's.
+// answer writes a refusal as a response. X-Agentbox says that it is not the server's.
 func (r *Refusal) answer(w http.ResponseWriter, status int) {
 	h := w.Header()
 	clear(h)
@@ -72,8 +71,7 @@ func (r *Refusal) status() int {
 	return http.StatusForbidden
 }
 
-// writeRefusal writes a refusal to a connection on which no server answers, because no request
-// could be read.
+// writeRefusal refuses on a connection on which no request could be read.
 func writeRefusal(w io.Writer, r *Refusal) {
 	text := r.Text()
 	_, _ = fmt.Fprintf(w, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nX-Agentbox: denied\r\nContent-Length: %d\r\n\r\n%s", len(text), text)

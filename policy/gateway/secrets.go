@@ -26,8 +26,7 @@ type substitution struct {
 // redaction is text that the box must not see, and the text of the same length in its place.
 type redaction struct{ text, mask string }
 
-// valueTimeout bounds how long a source may take for a value; it may be a command that asks a
-// person.
+// valueTimeout bounds a source of a value; it may be a command that asks a person.
 const valueTimeout = 30 * time.Second
 
 // substitute prepares the headers in which placeholders are replaced by the secrets that the
@@ -179,8 +178,7 @@ func replacePlaceholder(v, placeholder, value string) (string, bool) {
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(string(plain), placeholder, value))), true
 }
 
-// apply sets the headers of the request that is sent, and asks the server for a response that can
-// be redacted.
+// apply sets the request's headers, and asks the server for a response that can be redacted.
 func (s *substitution) apply(h http.Header) {
 	if s == nil || len(s.used) == 0 {
 		return

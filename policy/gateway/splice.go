@@ -102,8 +102,7 @@ func copyBuffered(to io.Writer, from io.Reader) error {
 	}
 }
 
-// countingWriter and countingReader count bytes as they pass, since meters read the counts
-// meanwhile.
+// countingWriter and countingReader count as bytes pass: meters read the counts meanwhile.
 type countingWriter struct {
 	io.Writer
 	n *atomic.Int64

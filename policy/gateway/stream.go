@@ -18,8 +18,7 @@ import (
 // helloTimeout is how long a client may take to send its first bytes. Emulated machines are slow.
 const helloTimeout = 30 * time.Second
 
-// stream is one TCP connection of the box. It belongs to one goroutine, except outgoing and the
-// counts in traffic.
+// stream is one TCP connection of the box, of one goroutine but for outgoing and traffic.
 type stream struct {
 	g *Gateway
 	// box is the box's end. The caller of Stream closes it.
@@ -308,8 +307,7 @@ func mayBeRequest(b []byte) bool { return isRequest(b) || len(b) > 0 && isMethod
 // maxMethod bounds a method, in bytes. IANA lists none as long.
 const maxMethod = 24
 
-// isMethod tells whether b is a method as rules and servers read it: capitals, hyphens and
-// underscores.
+// isMethod tells whether b is a method: capitals, hyphens and underscores.
 func isMethod(b []byte) bool {
 	return len(b) > 0 && len(b) <= maxMethod && len(bytes.Trim(b, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_")) == 0
 }

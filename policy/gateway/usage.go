@@ -28,8 +28,7 @@ func isModelSocket(f policy.Flow) bool {
 	return f.Method == http.MethodGet && (strings.HasSuffix(path, "/responses") || strings.HasSuffix(path, "/realtime"))
 }
 
-// restrictCodings makes a model's server respond in a coding that can be read here, without
-// WebSocket compression.
+// restrictCodings asks a model's server for a coding that can be read here.
 func restrictCodings(h http.Header) {
 	h.Del(extensions)
 	wanted, ok := h["Accept-Encoding"]

@@ -84,8 +84,7 @@ type container struct {
 
 func (u *usageScanner) reset() { *u = usageScanner{found: u.found} }
 
-// scan takes the next byte: the state machine is where the byte is, in a string, behind a
-// backslash, or outside.
+// scan takes the next byte: in a string, behind a backslash, or outside.
 func (u *usageScanner) scan(c byte) {
 	switch {
 	case u.failed:

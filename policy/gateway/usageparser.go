@@ -50,8 +50,7 @@ func (u *usageParser) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// eventByte takes a byte of a stream of events. Lines end with CR, LF or both; an empty line ends
-// an event.
+// eventByte takes a byte of events: lines end with CR, LF or both, an empty one ends an event.
 func (u *usageParser) eventByte(c byte) {
 	afterCR := u.afterCR
 	u.afterCR = c == '\r'
@@ -93,8 +92,7 @@ func (u *usageParser) observe(m metric, text string) {
 	}
 }
 
-// isModelName tells whether a text may be shown as the name of a model: printable ASCII without
-// spaces.
+// isModelName tells whether a text may be shown: printable ASCII without spaces.
 func isModelName(s string) bool {
 	return s != "" && len(s) <= maxModelName && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }

@@ -66,8 +66,7 @@ func (w *web) close() {
 	w.wg.Wait()
 }
 
-// session is a connection whose requests are served: the box's, or the one below TLS. over is
-// closed with it.
+// session is a connection whose requests are served: the box's, or the one below TLS.
 type session struct {
 	net.Conn
 	// stream is the connection of the box that it is.
@@ -86,8 +85,7 @@ func (s *session) Close() error {
 	return s.Conn.Close()
 }
 
-// sessionOf finds the session below the connection that the server has, which adds the check of
-// HTTP/1 or TLS.
+// sessionOf finds the session below the server's connection, which adds checks or TLS.
 func sessionOf(c net.Conn) *session {
 	if f, ok := c.(*checkedConn); ok {
 		c = f.Conn

@@ -130,8 +130,7 @@ func tarballLinks(answer []byte) []string {
 	return []string{version.Dist.Tarball}
 }
 
-// downloadLinks parses the configuration of a sparse index of Cargo. Cargo fills in what is in
-// braces.
+// downloadLinks parses the config of a sparse index, where Cargo fills in what is in braces.
 func downloadLinks(answer []byte) []string {
 	var config struct {
 		Download string `json:"dl"`

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// toolTimeout bounds one tool: npm takes a second to print its registry, on a loaded machine
-// several.
+// toolTimeout bounds one tool: npm takes a second or, on a loaded machine, several.
 const toolTimeout = 20 * time.Second
 
 // HostMachine is this machine, as a user with this environment (NAME=value) sees it. directory is

@@ -29,8 +29,7 @@ var Questions = []Question{
 	{"cargo", "", cargoQuestion},
 }
 
-// yarnQuestion hides the box's npm registry: lock files of Yarn 1 name the registry that is
-// compiled into it.
+// yarnQuestion hides npm's registry: Yarn 1's lock files name the one compiled into it.
 var yarnQuestion = []string{"env", "-u", "NPM_CONFIG_REGISTRY", "yarn", "config", "get", "registry"}
 
 // Key is the question's key in Machine.Answers: its command, so that another wording is another

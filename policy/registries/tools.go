@@ -41,8 +41,7 @@ func AptProxies(m Machine) string {
 	return out.String()
 }
 
-// aptProxy matches whole directives in one line only: one that spans several could be cut in the
-// middle.
+// aptProxy matches directives in one line only: one that spans several could be cut.
 var aptProxy = agentbox.Pattern(`^(?i:Acquire::[a-z:]*proxy[^\s{}]*)\s+"[^"]*"\s*;$`)
 
 // golang asks the tool, which knows its own defaults and those of the distribution.
@@ -79,8 +78,7 @@ const (
 	yarnVariable = "YARN_NPM_REGISTRY_SERVER"
 )
 
-// yarn is asked in boxes only: on this machine its name may belong to a program that downloads it
-// first.
+// yarn is asked in boxes only: here its name may belong to a program that downloads it first.
 func (c *collector) yarn(m Machine) {
 	if registry := strings.TrimSpace(m.Answers[strings.Join(yarnQuestion, " ")]); anyURL().FindString(registry) == registry {
 		c.addURLs("yarn: registry", registry)
@@ -110,8 +108,7 @@ func (c *collector) npmrc(m Machine) {
 	c.addSetting("yarn: "+yarnVariable, m.Env[yarnVariable], yarnVariable, m.Env[yarnVariable])
 }
 
-// pip asks for the configuration, and if that names no index, for the default, which pip prints in
-// its help.
+// pip asks for the configuration, else for the default index, which pip prints in its help.
 func (c *collector) pip(ctx context.Context, m Machine) {
 	configured := m.Env["PIP_INDEX_URL"] != ""
 	for line := range strings.Lines(c.output(ctx, m, "pip", "config", "list")) {

@@ -34,8 +34,7 @@ func splitJSON(of string) (path string, keys []string) {
 	return of[:i], strings.Split(of[i+1:], ".")
 }
 
-// readJSON gets the text at keys of a file below the home. Errors name keys, and nothing that is in
-// the file.
+// readJSON gets the text at keys of a file below the home. Errors name keys, never content.
 func readJSON(home, path string, keys []string) (string, error) {
 	b, err := readOwn(home, path)
 	if err != nil {

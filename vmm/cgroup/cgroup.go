@@ -44,8 +44,7 @@ func Base() (string, error) {
 	return best, nil
 }
 
-// mountOf finds where the hierarchy is mounted, in the text of mountinfo (proc(5)); "" if
-// nowhere.
+// mountOf finds a hierarchy's mount point in the text of mountinfo (proc(5)); "" if nowhere.
 func mountOf(mountinfo []byte) string {
 	for lines := bufio.NewScanner(bytes.NewReader(mountinfo)); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")

@@ -41,8 +41,7 @@ func Signals() bool {
 	return err == nil && handledRights(v).Scoped&unix.LANDLOCK_SCOPE_SIGNAL != 0
 }
 
-// version is that of Landlock's interface in the running kernel, from 1 on. The error is for
-// people.
+// version is that of the kernel's Landlock interface, from 1 on. The error is for people.
 func version() (int, error) {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch errno {

@@ -12,8 +12,7 @@ type Tail struct {
 	buf []byte
 }
 
-// tailSize is enough for the last lines of a VMM and for the traces of a kernel panic, which take a
-// few KiB.
+// tailSize is enough for a VMM's last lines and a kernel panic's traces, some KiB.
 const tailSize = 16 << 10
 
 // Write implements io.Writer; it never fails.

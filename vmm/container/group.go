@@ -55,8 +55,7 @@ func newGroup(spec vmm.Spec) (*group, error) {
 	return g, nil
 }
 
-// maxProcesses is how many processes and threads a machine may have, whatever its configuration
-// says.
+// maxProcesses is how many processes and threads a machine may have, whatever it asks for.
 const maxProcesses = 32768
 
 // open opens the directory in which the machine's first process is to start.

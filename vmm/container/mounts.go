@@ -16,8 +16,7 @@ import (
 	"agentbox/vmm/userns"
 )
 
-// tree makes a detached mount of a directory, for root, whose directories no id of the box may reach
-// by name.
+// tree is a detached mount of a directory, for root, which the box's ids may not reach by name.
 func tree(dir string) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -61,8 +61,7 @@ func (d *Driver) try(ctx context.Context, fresh bool) (*trial, error) {
 	return t, nil
 }
 
-// rehearse starts a machine without an image, up to its agent, and returns the control group that it
-// had.
+// rehearse starts a machine up to its agent, without an image, and returns its control group.
 func (d *Driver) rehearse(ctx context.Context, rings bool) (*group, error) {
 	if err := os.MkdirAll(d.path(), 0o700); err != nil {
 		return nil, err

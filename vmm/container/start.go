@@ -91,8 +91,7 @@ func (s *start) run(ctx context.Context) (m *machine, err error) {
 	return m, nil
 }
 
-// describe makes the machine's own directory, without what an earlier machine left there, and the
-// plan.
+// describe makes the machine's directory anew, and the plan.
 func (s *start) describe(ctx context.Context) error {
 	agent, err := s.agentDirectory()
 	if err != nil {

@@ -38,8 +38,7 @@ func continueAll(stopped map[int]bool) {
 	}
 }
 
-// signal signals a process of the machine, which keeps its number as long as it is stopped, or a
-// child of one.
+// signal signals a process of the machine that is stopped, so keeps its number, or a child.
 func signal(pid int, s unix.Signal) error { return unix.Kill(pid, s) }
 
 // processState is the letter of /proc/PID/stat, 0 if the process has ended.

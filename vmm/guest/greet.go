@@ -69,8 +69,7 @@ func Greet(ctx context.Context, m Machine, hello protocol.Hello) (*Client, error
 	return c, nil
 }
 
-// unavailable gives an error of Greet its code and a hint. The error of a cancelled context
-// stays.
+// unavailable gives an error of Greet its code and a hint, but a cancelled context's.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

@@ -32,8 +32,7 @@ func takeDescriptors(fds []int, card bool) (*net.UnixConn, *cable.Link, error) {
 	return conn, l, nil
 }
 
-// descriptors returns the descriptors that came with a message. ReadMsgUnix makes them
-// close-on-exec.
+// descriptors are those that came with a message. ReadMsgUnix makes them close-on-exec.
 func descriptors(rights []byte) (all []int) {
 	messages, _ := unix.ParseSocketControlMessage(rights)
 	for i := range messages {

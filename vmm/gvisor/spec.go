@@ -88,8 +88,7 @@ func gpusOf(spec vmm.Spec) (gpu.Needs, error) {
 	return gpu.Find(gpu.Dirs, spec.GPUs)
 }
 
-// capabilities are those of root in the guest: all that gVisor knows. None is a capability on the
-// host.
+// capabilities are those of root in the guest, all that gVisor knows, none of them the host's.
 func capabilities() *specs.LinuxCapabilities {
 	var all []string
 	for name := range strings.FieldsSeq(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE

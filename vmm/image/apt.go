@@ -137,8 +137,7 @@ func (b *build) javaStore() error {
 	return b.put(javastore.Debian, &rootfs.Inode{Mode: old.Mode, UID: old.UID, GID: old.GID, ModTime: epoch}, javastore.Encode(bundle, epoch))
 }
 
-// versions lists all installed packages from dpkg's record, as name=version, sorted. agentbox.lock
-// pins them.
+// versions lists dpkg's packages as name=version, sorted: the pins of agentbox.lock.
 func (b *build) versions() ([]string, error) {
 	ino := b.tree.Lookup("/var/lib/dpkg/status", true)
 	if ino == nil {

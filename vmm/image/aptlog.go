@@ -8,8 +8,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// bootstrapLog reads the output of mmdebstrap. It reports steps as progress, and its last lines
-// explain a failure.
+// bootstrapLog reads mmdebstrap's output: steps are progress, the last lines explain a failure.
 type bootstrapLog struct {
 	progress agentbox.Progress
 	rest     []byte   // an incomplete line

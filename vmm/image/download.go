@@ -71,8 +71,7 @@ func (b *build) download(ctx context.Context, source string, layers []v1.Layer) 
 
 func (d *download) wait() { d.group.Wait() }
 
-// open waits until layer i is here and returns its uncompressed bytes. It may be called once for
-// each layer.
+// open waits until layer i is here and returns its uncompressed bytes, once.
 func (d *download) open(i int) (io.ReadCloser, error) {
 	if err := <-d.done[i]; err != nil {
 		return nil, err

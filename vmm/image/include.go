@@ -63,8 +63,7 @@ func resolveIncludes(ctx context.Context, list []Include, excluded Exclusions) (
 	return all, nil
 }
 
-// userHome returns the user's home directory with its links resolved, like the paths that are
-// compared with it.
+// userHome is the user's home with its links resolved, like the paths compared with it.
 func userHome() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {

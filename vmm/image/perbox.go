@@ -19,8 +19,7 @@ type perBox struct {
 	script string
 }
 
-// keys are private keys. They are removed from every image, so that neither the store nor a team
-// has one.
+// keys are private keys, removed from every image: neither the store nor a team has one.
 var keys = []perBox{
 	{
 		name: "10-ssl-cert", needs: []string{"/usr/sbin/make-ssl-cert"},
@@ -41,8 +40,7 @@ done
 	},
 }
 
-// clusters are the databases that packages of servers make. The scripts do what Debian's packages
-// do.
+// clusters are databases that packages make. The scripts do what Debian's packages do.
 var clusters = []perBox{
 	{
 		name: "20-postgresql", needs: []string{"/usr/bin/pg_createcluster"}, empty: []string{"/etc/postgresql", "/var/lib/postgresql"},

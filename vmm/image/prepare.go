@@ -155,8 +155,7 @@ func (b *build) appendLine(path, line string, mode uint32, must bool) error {
 	return b.put(path, ino, append(text, line+"\n"...))
 }
 
-// allowSudo lets the box's user become root without a password. The box is the boundary, not the
-// account.
+// allowSudo makes the user root without a password: the box is the boundary, not the account.
 func (b *build) allowSudo(name string) error {
 	if dir := b.tree.Lookup("/etc/sudoers.d", true); dir == nil || !dir.IsDir() {
 		return nil

@@ -107,8 +107,7 @@ func (p *publicDialer) dial(ctx context.Context, network, to string) (net.Conn, 
 	return dialer.DialContext(ctx, network, to)
 }
 
-// refusePrivate fails with code Conflict for a private address, which somebody has to approve
-// first.
+// refusePrivate is Conflict for a private address, which somebody has to approve first.
 func refusePrivate(asked, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err == nil && !private(at.Addr()) {

@@ -23,8 +23,7 @@ type manifest struct {
 	Modules []string        `json:"modules"` // names, in load order
 }
 
-// readManifest reads kernel.json of a directory into v, a manifest or parts. Errors have code
-// Corrupt.
+// readManifest reads a directory's kernel.json into v, a manifest or parts, else Corrupt.
 func readManifest(dir string, v any) error {
 	text, err := os.ReadFile(filepath.Join(dir, FileManifest))
 	if err == nil {
@@ -53,8 +52,7 @@ func verify(dir string) error {
 	return err
 }
 
-// assemble writes a kernel directory. The bytes of p must be loaded. Equal parts and agents give
-// equal files.
+// assemble writes a kernel directory of loaded parts: the same files for the same input.
 func assemble(dir string, p *parts, agent []byte) error {
 	initrd := initramfs(agent, p.Modules)
 	m := manifest{Release: p.Release, Source: p.Source, Vmlinuz: p.Vmlinuz, Initrd: digest(initrd), Agent: digest(agent)}

@@ -75,8 +75,7 @@ func Ensure(ctx context.Context, c Config) (string, error) {
 	}
 }
 
-// assembled returns the kernel directory of p, and makes it if it is missing or damaged. Callers
-// hold the lock.
+// assembled is the kernel directory of p, made if missing or damaged. Callers hold the lock.
 func (c *Config) assembled(p *parts) (string, error) {
 	dir := filepath.Join(c.Root, p.key(c.Agent))
 	err := verify(dir)

@@ -20,8 +20,7 @@ import (
 // virtio's transport and devices, and the file systems of image, runtime layer and workspace.
 var requiredModules = []string{"virtio_mmio", "virtio_blk", "virtio_console", "erofs", "ext4", "overlay"}
 
-// optionalModules modules are loaded if the kernel has them. Each costs boot time and memory in
-// every box.
+// optionalModules are loaded if the kernel has them. Each costs every box time and memory.
 var optionalModules = []string{"virtio_pci", "virtio_rng", "virtio_net", "fuse", "tun", "unix"}
 
 // maxModule is the most bytes of a decompressed module.

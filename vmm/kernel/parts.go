@@ -34,8 +34,7 @@ type module struct {
 	data   []byte
 }
 
-// layout changes whenever a change of this package makes another directory from the same parts and
-// agent.
+// layout changes whenever this package makes another directory of the same parts and agent.
 const layout = "agentbox kernel 1"
 
 // key returns the name of the directory of these parts and agent, 32 hex digits. It needs no bytes
@@ -145,8 +144,7 @@ func readOverride(path string) (*parts, error) {
 	return p, nil
 }
 
-// findModules returns the module directory of a release below the first of dirs that has one, or
-// "".
+// findModules finds a release's module directory in the first of dirs that has one, or "".
 func findModules(dirs []string, release string) string {
 	for _, dir := range dirs {
 		for _, lib := range []string{"lib/modules", "usr/lib/modules", "modules"} {
@@ -218,8 +216,7 @@ func newestFetched(dir string) (*parts, error) {
 	return loadParts(filepath.Join(dir, slices.MaxFunc(releases, CompareReleases)))
 }
 
-// loadParts reads the description of parts. Their bytes (load) are not needed if the kernel
-// directory exists.
+// loadParts reads the description of parts; an existing kernel directory needs no more.
 func loadParts(dir string) (*parts, error) {
 	p := &parts{dir: dir}
 	return p, readManifest(dir, p)

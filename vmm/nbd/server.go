@@ -109,8 +109,7 @@ func (s *session) option(o option, flags uint32) (agreed, done bool, err error) 
 // exportFlags say that the export is read-only, and that several connections see the same bytes.
 const exportFlags = flagHasFlags | flagReadOnly | flagMultiConn
 
-// describe answers an option with the size and the block sizes. There is one export, whatever its
-// name.
+// describe answers an option with the size and the block sizes of the one export.
 func (s *session) describe(option uint32) error {
 	export := binary.BigEndian.AppendUint16(nil, infoExport)
 	export = binary.BigEndian.AppendUint64(export, uint64(s.image.Size()))

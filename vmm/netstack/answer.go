@@ -77,8 +77,7 @@ func unreachable(ip []byte, code header.ICMPv4Code) []byte {
 	return icmpMessage(from, header.ICMPv4DstUnreachable, code, append(make([]byte, 4), ip[:min(len(ip), ipLen+8)]...))
 }
 
-// udp makes a frame with a datagram from the gateway, without a checksum, which IPv4 does not
-// require.
+// udp makes a frame with the gateway's datagram, without a checksum, which IPv4 allows.
 func udp(from, to uint16, dst [4]byte, payload []byte) []byte {
 	h := header.UDP(make([]byte, udpLen))
 	h.Encode(&header.UDPFields{SrcPort: from, DstPort: to, Length: uint16(udpLen + len(payload))})

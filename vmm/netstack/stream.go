@@ -71,8 +71,7 @@ func (s *stream) refuse(why error) {
 	s.req.Complete(true)
 }
 
-// connected tells whether there is a connection. If the SYN was not answered yet, connected refuses
-// it.
+// connected tells whether there is a connection, and refuses one whose SYN is not answered.
 func (s *stream) connected() bool {
 	s.answer.Do(func() {
 		defer close(s.ready)

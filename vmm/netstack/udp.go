@@ -90,8 +90,7 @@ func headers(p *stack.PacketBuffer) []byte {
 	return append(head, p.TransportHeader().Slice()...)
 }
 
-// endpoint makes gVisor's end of the flow, which has the first datagram to read. The caller closes
-// it.
+// endpoint makes gVisor's end of the flow, with the first datagram. The caller closes it.
 func (fl *flows) endpoint(id stack.TransportEndpointID, first *stack.PacketBuffer) (*flow, error) {
 	var request *transportudp.ForwarderRequest
 	transportudp.NewForwarder(fl.tcpip, func(r *transportudp.ForwarderRequest) { request = r }).HandlePacket(id, first)

@@ -44,8 +44,7 @@ type limits struct {
 	whole   time.Duration
 }
 
-// probeLimits is long on purpose: a wrong "no" makes every machine of this host slow until the
-// verdict changes.
+// probeLimits is long: a wrong "no" makes every machine slow until the verdict changes.
 var probeLimits = limits{first: 10 * time.Second, silence: 30 * time.Second, whole: 2 * time.Minute}
 
 // kvmVerdict finds out whether KVM works, or remembers. A device that opens proves nothing, so it

@@ -120,8 +120,7 @@ func (m *machine) exit() string {
 // brokenSocket are errors that mean that QEMU is ending. An error in an answer of QEMU's is none.
 var brokenSocket = []error{errMonitorClosed, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET}
 
-// explain replaces the error of a command by the reason why the machine ended, if that is the
-// cause.
+// explain replaces a command's error by why the machine ended, if that is the cause.
 func (m *machine) explain(err error) error {
 	return m.Explain(m.spec.Name, err, quickCommand, brokenSocket...)
 }

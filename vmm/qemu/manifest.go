@@ -60,8 +60,7 @@ func (m manifest) Check() error {
 	return nil
 }
 
-// readDigested reads a small file that must have the given digest; otherwise the directory is
-// Corrupt.
+// readDigested reads a small file of the given digest; else the directory is Corrupt.
 func readDigested(dir, name string, want agentbox.Digest) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {

@@ -56,8 +56,7 @@ func (d *Driver) loadMemo() *memo {
 	return d.known
 }
 
-// saveMemo replaces the memo on disk if it has changed; d.mu is held. If several processes do, the
-// last one wins.
+// saveMemo replaces a changed memo on disk; d.mu is held. Of several processes the last wins.
 func (d *Driver) saveMemo(known *memo) error {
 	if !known.changed {
 		return nil

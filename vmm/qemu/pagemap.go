@@ -13,8 +13,7 @@ import (
 	"agentbox/agentbox"
 )
 
-// memoryName is the name of every guest's memory file, by which its mapping is found in
-// /proc/PID/maps.
+// memoryName is every guest's memory file, by which /proc/PID/maps shows its mapping.
 const memoryName = "agentbox-memory"
 
 type mapping struct {
@@ -142,8 +141,7 @@ func (p *processMemory) transfer(buf []byte, offset int64, pages *bitmap, do vmT
 	return nil
 }
 
-// locate appends the addresses of a range of guest memory: one range for each mapping that it
-// touches.
+// locate appends the addresses of a range of guest memory, one range for each mapping.
 func (p *processMemory) locate(to []unix.RemoteIovec, off, length int64) []unix.RemoteIovec {
 	for _, m := range p.maps {
 		end := m.offset + int64(m.end-m.start)

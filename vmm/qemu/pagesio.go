@@ -72,8 +72,7 @@ func writePages(ctx context.Context, f *os.File, space int64, from []candidate, 
 	return x, err
 }
 
-// dropZeroPages compacts data in place and clears the bits of what it drops. The result is a part
-// of data.
+// dropZeroPages compacts data in place, and clears the bits of what it drops.
 func dropZeroPages(data []byte, r *region, keepZero func(off int64) bool) []byte {
 	kept, pages := data[:0], bitmap{}
 	for _, run := range r.Pages.runs() {
@@ -135,8 +134,7 @@ func eachRegion(ctx context.Context, n int, work func(i int, buf []byte) error) 
 	return group.Wait()
 }
 
-// fileSpace is a file as source and sink: pages at their natural offsets. What is never written
-// stays a hole.
+// fileSpace is a file of pages at their offsets. What is never written stays a hole.
 type fileSpace struct{ f *os.File }
 
 // readPages implements pageSource; holes read as zeros.
@@ -160,8 +158,7 @@ func (fs fileSpace) writePages(src []byte, offset int64, pages *bitmap) error {
 	return nil
 }
 
-// fileCandidates are all pages of a sparse file of size bytes that are not in a hole. They may be
-// zeros.
+// fileCandidates are a sparse file's pages outside of holes. They may be zeros.
 func fileCandidates(f *os.File, size int64) ([]candidate, error) {
 	var c candidates
 	for off := int64(0); ; {
@@ -179,8 +176,7 @@ func fileCandidates(f *os.File, size int64) ([]candidate, error) {
 
 type candidates []candidate
 
-// add takes every page that [from, to) touches. Ranges come in ascending order; two may touch one
-// page.
+// add takes every page that [from, to) touches. Ranges ascend; two may touch one page.
 func (c *candidates) add(from, to int64) {
 	for p := from &^ (pageSize - 1); p < to; p += pageSize {
 		base := p &^ (regionSize - 1)

@@ -42,8 +42,7 @@ type monitor struct {
 	closed chan struct{}
 }
 
-// message is the greeting, an event, or the answer to the command with that ID. Results of commands
-// are not read.
+// message is the greeting, an event, or the answer to the command with that ID.
 type message struct {
 	Greeting json.RawMessage `json:"QMP"`
 	ID       uint64          `json:"id"`

@@ -75,8 +75,7 @@ func copySparse(ctx context.Context, dst, src *os.File) error {
 // copyStep bounds how long a copy goes on after its context has ended, in bytes.
 const copyStep = 16 << 20
 
-// copyExtent copies inside the kernel, in steps, and through our own memory where the kernel
-// cannot.
+// copyExtent copies inside the kernel, in steps, or else through our own memory.
 func copyExtent(ctx context.Context, dst, src *os.File, e extent) error {
 	for e.len > 0 {
 		if err := ctx.Err(); err != nil {

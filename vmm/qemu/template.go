@@ -132,8 +132,7 @@ func (d *Driver) InheritTemplate(files []*os.File) (vmm.Template, error) {
 	return t, nil
 }
 
-// inherit decodes the file about. It checks manifest and index again, as they are small, but no
-// pages.
+// inherit decodes the file about. It checks manifest and index again, but no pages.
 func (t *template) inherit() error {
 	about, err := io.ReadAll(io.NewSectionReader(t.about, 0, 1<<30))
 	if err != nil {

@@ -80,8 +80,7 @@ func openEmptied(path string, size int64) (*os.File, error) {
 	return f, nil
 }
 
-// punch makes the first size bytes of f a hole: they read as zeros and take no space. The file
-// keeps its size.
+// punch makes the first size bytes of f a hole: zeros without space. The size stays.
 func punch(f *os.File, size int64) error {
 	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size); err != nil {
 		return &os.PathError{Op: "punch", Path: f.Name(), Err: err}
@@ -112,8 +111,7 @@ func (d *Driver) CopyWorkspace(ctx context.Context, dst, src string) error {
 	return copyFile(ctx, dst, src)
 }
 
-// copyFile makes dst, which must not exist, a synced sparse copy of src; on failure nothing is
-// left.
+// copyFile makes dst, which must not exist, a synced sparse copy of src, or leaves nothing.
 func copyFile(ctx context.Context, dst, src string) (err error) {
 	from, err := os.Open(src)
 	if err != nil {

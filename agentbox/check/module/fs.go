@@ -195,8 +195,7 @@ func (f *file) Pread(b []byte, off int64) (int, expsys.Errno) {
 	return copy(b, f.bytes[off:]), 0
 }
 
-// offset has a name since go vet takes any Seek(int64, int) for that of an io.Seeker, which wazero's
-// is not.
+// offset has a name, as go vet takes any Seek(int64, int) for io.Seeker's, which wazero's is not.
 type offset = int64
 
 func (f *file) Seek(offset offset, whence int) (int64, expsys.Errno) {

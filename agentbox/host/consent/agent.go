@@ -33,8 +33,7 @@ func (a Approvals) Agent(ctx context.Context, root string, at config.Place, name
 	return profile, nil
 }
 
-// profiles are the agents that boxes of a checkout may have: built in, the user's, the
-// repository's.
+// profiles are the agents of a checkout's boxes: built in, the user's, the repository's.
 func (a Approvals) profiles(root string) agents.Dirs {
 	return agents.Dirs{User: a.Agents, Repository: root}
 }

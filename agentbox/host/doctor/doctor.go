@@ -73,8 +73,7 @@ func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agent
 	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
 }
 
-// checkLazyImages says which kinds of machine can start from a part of an image. The others fetch
-// all of it first.
+// checkLazyImages says which kinds of machine can start from a part of an image.
 func (doc Doctor) checkLazyImages(working []agentbox.Isolation) string {
 	var out []string
 	for _, kind := range working {
@@ -214,8 +213,7 @@ func checkLima(find func(string) (string, error)) string {
 	return "no machine by Lima here, and not needed: " + strings.Join(missing, ", ") + " missing (apt-get install qemu-system qemu-utils openssh-client)"
 }
 
-// confinement says what a guest could reach that has taken over its machine's process. Boxes work
-// either way.
+// confinement says what a guest could reach that has taken over its machine's process.
 func confinement() string {
 	const sockets = "a machine's process can open no socket"
 	if err := confine.Available(); err != nil {
@@ -227,8 +225,7 @@ func confinement() string {
 	return sockets + " and no files but its own, and send no signals to other programs"
 }
 
-// lowSpace is the free space, in bytes, below which doctor warns: an image and a box may need as
-// much.
+// lowSpace is the free space, in bytes, below which doctor warns: that of an image and a box.
 const lowSpace = 2 << 30
 
 func (doc Doctor) checkSpace() (string, error) {

@@ -102,8 +102,7 @@ func (ps *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentb
 	return ps.report(ctx, root, ps.placesOf(ctx, ref, root)[0], ref.Environ)
 }
 
-// report is what is in force for a checkout, and what it asks for beyond that, with the digest to
-// approve.
+// report is what is in force for a checkout, and what waits, with the digest to approve.
 func (ps *Policies) report(ctx context.Context, root string, at config.Place, environ []string) (api.PolicyReport, error) {
 	r, err := ps.Review.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {

@@ -356,8 +356,7 @@ func (ps *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progres
 	return notified
 }
 
-// stopUnnotified stops a running box whose policy cannot be changed, unless nothing leaves it
-// anyway.
+// stopUnnotified stops a box whose policy cannot be changed, unless nothing leaves it anyway.
 func (ps *Policies) stopUnnotified(b Box, why error, progress agentbox.Progress) {
 	if b.AuditLogFailed(ps.ctx) {
 		progress.NoteProblem(b.Name(), agentbox.Problem{Kind: agentbox.ProblemAuditLog})

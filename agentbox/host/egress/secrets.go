@@ -121,8 +121,7 @@ func (ps *Policies) SecretValues(ctx context.Context, of string) (map[string]str
 	return values, err
 }
 
-// describeSecret also says why a secret has no value now. It reads and drops the value, but runs no
-// command.
+// describeSecret also says why a secret has no value now. It runs no command for that.
 func (ps *Policies) describeSecret(ctx context.Context, s project.Secret) api.SecretInfo {
 	out := secretInfo(s)
 	if s.From.Kind == secrets.Command || s.From.Kind == secrets.Client {

@@ -83,8 +83,7 @@ func (c *completions) open(ctx context.Context, img image.Image) (*completion, e
 	return got, nil
 }
 
-// share adds a user to a completion that is open, nil if there is none. Nobody can join one that is
-// being dropped.
+// share adds a user to an open completion, nil if there is none that is not being dropped.
 func (c *completions) share(d agentbox.Digest) *completion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +155,7 @@ func (c *completion) untilDropped(ctx context.Context) (_ context.Context, stop 
 	return ctx, func() { forget(); cancel(nil) }
 }
 
-// awaitIdle waits until no block was needed for idleDelay, after one was. It returns false if ctx
-// ends first.
+// awaitIdle waits until no block was needed for idleDelay, after one was; false if ctx ends.
 func (c *completion) awaitIdle(ctx context.Context) bool {
 	tick := time.NewTicker(idleDelay / 10)
 	defer tick.Stop()
@@ -273,8 +271,7 @@ func (i *Images) Waiting(box agentbox.BoxID) (Waiting, bool) {
 	return w, ok
 }
 
-// drop ends the completion of an image, if one is open, and waits for its users. The store keeps
-// what has arrived.
+// drop ends an open completion and waits for its users. The store keeps what has arrived.
 func (c *completions) drop(d agentbox.Digest) error {
 	c.mu.Lock()
 	f := c.now[d]

@@ -263,8 +263,7 @@ func (i *Images) Drop(ctx context.Context, d agentbox.Digest) bool {
 	return true
 }
 
-// unusedTime is how long an image without a box is kept, so that the next box need not make it
-// again.
+// unusedTime is how long an image without a box is kept for the next box.
 const unusedTime = 7 * 24 * time.Hour
 
 // Unneeded are the images that no box, no other image and no recent build needs.

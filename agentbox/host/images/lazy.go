@@ -193,8 +193,7 @@ func (i *Images) withRepair(ctx context.Context, progress agentbox.Progress, do 
 	return do()
 }
 
-// withCompleteImage calls do, and again if do failed because it needs a complete or undamaged
-// image.
+// withCompleteImage calls do, and again if it needs a complete or undamaged image.
 func (i *Images) withCompleteImage(ctx context.Context, progress agentbox.Progress, do func() (image.Image, error)) (image.Image, error) {
 	img, err := i.withRepair(ctx, progress, do)
 	var missing *image.NotHereError

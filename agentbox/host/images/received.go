@@ -12,8 +12,7 @@ import (
 	"agentbox/vmm/image"
 )
 
-// recordEvery is how often it is recorded who sent what of an image. A daemon that is killed
-// forgets that much.
+// recordEvery is how much a killed daemon forgets of who sent what of an image.
 const recordEvery = 2 * time.Second
 
 // recordPeriodically records who sends the image, until the completion ends.

@@ -104,8 +104,7 @@ func (f Facts) planNew() (p Plan, err error) {
 	return p, nil
 }
 
-// planMachine plans how to get what a machine starts from. It stops if something of this host waits
-// for approval.
+// planMachine plans what a machine starts from. It stops if something waits for approval.
 func (f Facts) planMachine() (p Plan) {
 	pending, host := f.Review.Pending()
 	if host {
@@ -136,8 +135,7 @@ func (f Facts) SetupOnce() bool {
 // onlyReports tells whether a plan only reports what waits for approval.
 func (p Plan) onlyReports() bool { return p[0] == api.UpStep{Action: api.UpApproval, How: api.UpStop} }
 
-// planExisting plans the use of an existing box. Changes of the configuration take effect at the
-// next reset.
+// planExisting plans the use of a box. Changes of the configuration wait for a reset.
 func (f Facts) planExisting() (p Plan, err error) {
 	b := f.Box
 	if f.Request.Name != "" && f.Request.Name != b.Name {

@@ -196,8 +196,7 @@ func (p *Pool[L, M]) next() (key string, o demand[L], ok bool) {
 	return "", o, false
 }
 
-// add makes one machine and puts it into the pool, or removes it if its template was withdrawn
-// meanwhile.
+// add makes a machine for the pool, or removes it if its template was withdrawn meanwhile.
 func (p *Pool[L, M]) add(ctx context.Context, key string, o demand[L]) error {
 	m, err := p.Make(ctx, o.model)
 	if err != nil {
@@ -211,8 +210,7 @@ func (p *Pool[L, M]) Put(key string, m M) error {
 	return p.put(key, m, func() bool { return true })
 }
 
-// put is Put for a machine that may not be wanted any more. It calls wanted with mu held, and
-// Remove without.
+// put is Put for a machine that may not be wanted any more. It calls wanted with mu held.
 func (p *Pool[L, M]) put(key string, m M, wanted func() bool) error {
 	p.mu.Lock()
 	take := !p.drained && wanted()

@@ -94,8 +94,7 @@ func (p Pruner) Prune(ctx context.Context, req api.PruneRequest, progress agentb
 // boxKind is the kind of boxes in reports.
 const boxKind = "box"
 
-// auditRetention is how long the audit log of a removed box is kept, since questions about what it
-// did come late.
+// auditRetention is for the log of a removed box: questions about what it did come late.
 const auditRetention = 30 * 24 * time.Hour
 
 // prunable is an item that nothing needs, with the function that removes it.

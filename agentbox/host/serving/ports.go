@@ -78,8 +78,7 @@ func ReportMoved(ctx context.Context, m Machine, ports []agentbox.ConfiguredPort
 	}
 }
 
-// movedPorts has a line for each configured port that is forwarded from another address, with the
-// reason.
+// movedPorts has a line for each configured port that has another address, with the reason.
 func movedPorts(configured []agentbox.ConfiguredPort, open []agentbox.Port) []string {
 	var lines []string
 	for _, c := range configured {

@@ -14,16 +14,13 @@ import (
 	"agentbox/agentbox/environment"
 )
 
-// setupLog, in a box's directory, has the output of its setup and start commands. It is removed
-// with the box.
+// setupLog has the output of a box's setup and start commands, in its directory.
 const setupLog = "setup.log"
 
-// maxLog bounds, in bytes, what one run adds to the log, and the size above which a new run
-// truncates it.
+// maxLog bounds what one run adds to the log; a log above it is truncated by the next run.
 const maxLog = 8 << 20
 
-// setupLogFile is the log of one run. Two goroutines write a command's output and errors; mu orders
-// them.
+// setupLogFile is the log of one run. mu orders its two writers, output and errors.
 type setupLogFile struct {
 	*os.File
 	mu   sync.Mutex
@@ -86,8 +83,7 @@ func Run(ctx context.Context, b Box, step string, commands []string, hint string
 	return nil
 }
 
-// lineWriter writes output to a log and reports it line by line. It splits lines longer than
-// maxLine.
+// lineWriter writes output to a log and reports its lines, split at maxLine.
 type lineWriter struct {
 	log    io.Writer
 	report func(string)

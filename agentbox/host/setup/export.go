@@ -34,8 +34,7 @@ func resultParts(dirs []string) map[caches.Part]environment.Export {
 	return all
 }
 
-// inventories list what was in a box before setup ran, for the parts of which only changes are
-// kept.
+// inventories list what was in a box before setup, for parts of which only changes are kept.
 type inventories map[caches.Part]*os.File
 
 // close closes the files, which are removed with their directory.
@@ -45,8 +44,7 @@ func (i inventories) close() {
 	}
 }
 
-// inventories takes the inventories of a box. They are files on the host, where the box cannot hide
-// a change.
+// inventories takes a box's inventories, on the host, where the box cannot hide a change.
 func (s *Setup) inventories(ctx context.Context, b Box, all map[caches.Part]environment.Export, dir string) (inventories, error) {
 	known := inventories{}
 	for part, what := range all {

@@ -126,8 +126,7 @@ func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]s
 	return out, nil
 }
 
-// maxHome bounds the path that a box gives as its user's home, in bytes: the longest path on
-// Linux.
+// maxHome bounds the path that a box gives as its user's home: Linux's longest, in bytes.
 const maxHome = 4 << 10
 
 // queryHome asks a box for its user's home directory, an absolute path. exec runs a command as that

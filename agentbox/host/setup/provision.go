@@ -127,8 +127,7 @@ func (s *Setup) Has(ctx context.Context, req Request, base image.Image) bool {
 	return err == nil
 }
 
-// setupImage is base with the setup result of these ingredients, which is made first if nobody has
-// it.
+// setupImage is base with the setup result of these ingredients, made first if nobody has it.
 func (s *Setup) setupImage(ctx context.Context, req Request, base image.Image, in caches.Ingredients, progress agentbox.Progress) (caches.Result, image.Image, error) {
 	made, err := s.find(ctx, in.Key(), progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {

@@ -16,8 +16,7 @@ type Team interface {
 	MakeOnce(ctx context.Context, key string, say func(string), get, make func(ctx context.Context) error) error
 }
 
-// findOrFetch returns the local setup result of a key, or fetches it from the team. NotFound if
-// nobody has it.
+// findOrFetch returns the setup result of a key from here, else from the team, else NotFound.
 func (s *Setup) findOrFetch(ctx context.Context, key agentbox.Digest, progress agentbox.Progress) (caches.Result, error) {
 	made, err := s.find(ctx, key, progress)
 	if s.Team == nil || agentbox.CodeOf(err) != agentbox.NotFound {

@@ -103,8 +103,7 @@ func (s *Setup) cachedImage(ctx context.Context, key agentbox.Digest, progress a
 	return e, img, err
 }
 
-// toolsKey identifies an image with tools by what it is made from, including the way of
-// installing them.
+// toolsKey identifies an image with tools by what it is made from, and how they are installed.
 func toolsKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
 	text := "toolchain 3\n" + base.String() + "\n" + toolchain.Fingerprint() + "\n" + needs.Fingerprint()
 	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail

@@ -87,8 +87,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// script runs a script of ours with sh in the account's home, $1 and on being args, and returns what
-// it printed.
+// script runs a script of ours with sh in the account's home, and returns what it printed.
 func (k *Kind) script(ctx context.Context, spec place.Spec, text, stdin string, args ...string) (string, error) {
 	client, err := k.client(ctx, spec.Account)
 	if err != nil {

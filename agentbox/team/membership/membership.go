@@ -235,8 +235,7 @@ func (m Membership) Revoke(_ context.Context, req api.MeshPeerRef, _ agentbox.Pr
 	return m.changePeer(req.Peer, m.Mesh.Revoke)
 }
 
-// changePeer changes one member and returns its new state. what is a PeerID, a prefix of one, or a
-// name.
+// changePeer changes one member, by PeerID, a prefix of one, or name.
 func (m Membership) changePeer(what string, change func(identity.PeerID) error) (api.MeshPeer, error) {
 	member, err := m.Mesh.Find(what)
 	if err == nil {

@@ -50,8 +50,7 @@ func (s *State) maxOutstanding() int {
 	return minAll + int(rate*allAhead.Seconds()/s.mean)
 }
 
-// available are the peers that may be asked for more: not set aside, and with room in their
-// windows.
+// available may be asked for more: not set aside, and with room in their windows.
 func (s *State) available(now time.Duration) uint64 {
 	var free uint64
 	for m := s.in; m != 0; m &= m - 1 {
@@ -84,8 +83,7 @@ func (s *State) rarest(c Class, free uint64) int {
 	return best
 }
 
-// soleOf lists the pieces of a class that only one peer has and that it was not asked for by
-// number.
+// soleOf lists a class's pieces that only one peer has, and was not asked for by number.
 func (s *State) soleOf(c Class, sole uint64) []int {
 	var out []int
 	for _, i := range s.queues[c] {

@@ -86,8 +86,7 @@ func (s *State) expire(now time.Duration) []Action {
 	return out
 }
 
-// isCrawling reports whether a peer sends something that others have too, and hardly faster than
-// not at all.
+// isCrawling reports whether a peer hardly sends something that others have, too.
 func (s *State) isCrawling(now time.Duration, p *peer) bool {
 	for _, r := range p.out {
 		took := now - r.sent
@@ -98,8 +97,7 @@ func (s *State) isCrawling(now time.Duration, p *peer) bool {
 	return false
 }
 
-// demand asks the best peer for what somebody waits for, and another one if that takes too long,
-// maxCopies in all.
+// demand asks the best peer for what somebody waits for, then another, maxCopies in all.
 func (s *State) demand(now time.Duration, out []Action) []Action {
 	for _, i := range s.compact(Demand) {
 		p := &s.pieces[i]
@@ -172,8 +170,7 @@ func (s *State) ask(now time.Duration, q *peer, c Class, i int) Action {
 	return Action{Peer: q.slot, ID: r.id, Class: c, Pieces: []int{i}}
 }
 
-// request records a request for about that many bytes. The rate of an idle peer is measured from
-// now on.
+// request records a request of about that many bytes. An idle peer's rate is measured from now.
 func (s *State) request(now time.Duration, q *peer, c Class, size int) *request {
 	r := &request{id: s.next, peer: q.slot, class: c, picked: -1, sent: now, moved: now}
 	s.next++

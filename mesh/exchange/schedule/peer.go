@@ -67,8 +67,7 @@ func (s *State) window(p *peer) int {
 	return min(maxWindow, w)
 }
 
-// wait estimates how long a peer takes to deliver size bytes beyond what it was asked for, in
-// seconds.
+// wait estimates the seconds until a peer delivers size bytes beyond what it was asked for.
 func (p *peer) wait(size int) float64 {
 	rate := p.rate
 	if rate == 0 {

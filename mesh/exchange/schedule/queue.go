@@ -130,8 +130,7 @@ func (q *Queue[S, B]) Next(may func(S) bool, has func(S, int) bool) (Answer[S], 
 	return Answer[S]{s, w.id, best}, true
 }
 
-// first finds the request of the highest class, among these of the session that got least, and of
-// that the oldest.
+// first finds the oldest request of the highest class, of the session that got least.
 func (q *Queue[S, B]) first(may func(S) bool) (found S, at int, ok bool) {
 	var best *receiver[B]
 	for s, r := range q.sessions {

@@ -211,8 +211,7 @@ func (l *launcher) fillRoot() error {
 	return attach(l.trees[treeWorkspace], "/workspace", true, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
-// attach mounts a detached mount at target, which is made, with more attributes. Those that the
-// source has stay.
+// attach mounts a detached mount at a target that it makes, with more attributes.
 func attach(tree int, target string, dir bool, attributes uint64) error {
 	if err := makeTarget(target, dir); err != nil {
 		return err

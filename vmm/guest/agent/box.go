@@ -125,8 +125,7 @@ func writeFiles(files []protocol.File) error {
 	return nil
 }
 
-// writeHostFile writes one file, in place if it exists as it would be made: that allocates no
-// block.
+// writeHostFile writes one file, in place if it would be the same: that allocates no block.
 func writeHostFile(f protocol.File) error {
 	if st, err := os.Lstat(f.Path); err == nil && st.Mode() == hostFileMode { // a file, and as it would be made
 		return replaceFile(f.Path, f.Content)

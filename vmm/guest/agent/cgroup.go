@@ -201,8 +201,7 @@ func pidsIn(path string) (pids []int) {
 	return pids
 }
 
-// await waits until cgroup.events of the whole box has a line, such as "frozen 1", and returns
-// false after limit.
+// await waits until cgroup.events has a line, such as "frozen 1"; false after limit.
 func (c *cgroups) await(line string, limit time.Duration) bool {
 	return poll(limit, func() bool {
 		text, err := os.ReadFile(filepath.Join(c.dir, "cgroup.events"))

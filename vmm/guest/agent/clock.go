@@ -13,8 +13,7 @@ import (
 // clockSlack is the error of the guest's clock that is left alone.
 const clockSlack = 20 * time.Millisecond
 
-// setClock steps the clock to that of a ThawRequest if it is off. A request without a time steps
-// nothing.
+// setClock steps the clock to a ThawRequest's, if it is off, unless that has none.
 func (a *Agent) setClock(payload []byte) error {
 	var r protocol.ThawRequest
 	if err := json.Unmarshal(payload, &r); err != nil {

@@ -113,8 +113,7 @@ func (a *Agent) spawn(c command) (*process, error) {
 	return p, nil
 }
 
-// noDirectory explains a missing directory. One of the workspace comes from a caller whose checkout
-// has it.
+// noDirectory explains a missing directory: the caller's checkout may have one in the workspace.
 func noDirectory(dir string) error {
 	if strings.HasPrefix(dir, protocol.WorkspaceDir+"/") {
 		return &launchError{126, fmt.Errorf("cannot run in %s: the workspace of the box has no such directory; --workdir chooses another, agentbox cp brings it", dir)}
@@ -130,8 +129,7 @@ func credential(u User) *syscall.Credential {
 	return cred
 }
 
-// startError makes a launchError of an error of fork or exec. The box's own limits are named as
-// such.
+// startError makes a launchError of an error of fork or exec, and names the box's own limits.
 func startError(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):

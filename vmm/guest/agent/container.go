@@ -88,8 +88,7 @@ func groupMemory() (total, available int64, err error) {
 	return total, max(total-used, 0), nil
 }
 
-// usedMemory is how much the processes of a container have for themselves, and its file systems in
-// memory.
+// usedMemory is a container's processes' own, and its file systems in memory.
 func usedMemory() (bytes int64) {
 	for _, pid := range append(otherProcesses(), os.Getpid()) {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)) // one that has ended has none

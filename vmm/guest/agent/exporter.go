@@ -113,12 +113,10 @@ type exporter struct {
 	parentsWritten map[string]bool  // directories written because something below them was asked for
 }
 
-// inode names a file. The layers of an overlay number theirs independently, so the number alone
-// does not.
+// inode names a file. Layers of an overlay number theirs independently, hence the device.
 type inode struct{ dev, ino uint64 }
 
-// parents writes the directories between the root and a requested path, so that they keep owner and
-// mode.
+// parents writes the directories between root and path, so that they keep owner and mode.
 func (e *exporter) parents(path string) error {
 	dir := filepath.Dir(path)
 	rel, err := filepath.Rel(e.req.Root, dir)
@@ -175,8 +173,7 @@ func (e *exporter) leadsToSkipped(path string, info fs.FileInfo) bool {
 	return err == nil && !strings.Contains(target, "/") && e.skip[filepath.Join(filepath.Dir(path), target)]
 }
 
-// changedWithin adds dirs to those that are written as a whole, if anything in one of them has
-// changed.
+// changedWithin adds those dirs, written as a whole, in which anything has changed.
 func (e *exporter) changedWithin(dirs []string) error {
 	look := &exporter{req: protocol.ExportRequest{Root: e.req.Root, Skip: e.req.Skip, Paths: dirs}, known: e.known}
 	changed := false

@@ -72,8 +72,7 @@ func (a *Agent) answer(out *output, ready protocol.Ready) bool {
 	return err == nil
 }
 
-// prepare reseeds the random numbers while no user process runs. Another goroutine makes the SSH
-// server meanwhile.
+// prepare reseeds the random numbers before user processes run, beside making the SSH server.
 func (gr *greeting) prepare() (*ssh.ServerConfig, error) {
 	made := make(chan struct{})
 	var server *ssh.ServerConfig

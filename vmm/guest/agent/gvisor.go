@@ -30,8 +30,7 @@ func MainGVisor() {
 	os.Exit(0)
 }
 
-// runGVisor is run for a sandbox, where gVisor has mounted everything and configured the network
-// card.
+// runGVisor is run for a sandbox, where gVisor has mounted and configured everything.
 func (b *booter) runGVisor() error {
 	return runSteps([]step{
 		{"make temporary directories", mountRuntimeTmp},

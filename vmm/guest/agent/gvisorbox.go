@@ -46,8 +46,7 @@ const (
 // the box.
 const gvisorPIDs = 1024
 
-// gvisorCgroup mounts the controller of process numbers and makes the box's group, with the default
-// limit.
+// gvisorCgroup mounts the controller of process numbers, and makes the box's group.
 func gvisorCgroup() error {
 	if err := (mount{"pids", gvisorGroups, "cgroup", noExecFlags, "pids"}).do(); err != nil {
 		return err
@@ -85,8 +84,7 @@ func (g *gvisorBox) join(string) (*os.File, func(), error) {
 	}, nil
 }
 
-// processes lists the box's processes, without the agent, which is among them while one of its
-// threads forks.
+// processes lists the box's, without the agent, a thread of which may be among them to fork.
 func (g *gvisorBox) processes() []int {
 	return slices.DeleteFunc(g.list(), func(pid int) bool { return pid == os.Getpid() })
 }
@@ -98,8 +96,7 @@ func (g *gvisorBox) signal(sig syscall.Signal) {
 	}
 }
 
-// await waits until no process is left, and calls again before each check. It returns false after
-// limit.
+// await waits until no process is left, and calls again before each check; false after limit.
 func (g *gvisorBox) await(limit time.Duration, again func()) bool {
 	return poll(limit, func() bool {
 		again()

@@ -18,8 +18,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// maxJobs bounds the jobs of a box: those that run, and those that have ended while the host was
-// away.
+// maxJobs bounds a box's jobs, with those that have ended while the host was away.
 const maxJobs = 64
 
 // jobs are the commands that run on without a client, until the host was told how they ended. The
@@ -148,8 +147,7 @@ func (a *Agent) startJob(spec protocol.JobSpec) (*job, error) {
 	return j, nil
 }
 
-// follow copies the job's output to its buffer, and records the end when all output is there. It
-// returns at once.
+// follow copies the job's output to its buffer, and then records the end, in the background.
 func (j *job) follow(ends stdio) {
 	kinds := []byte{protocol.JobOutput, protocol.JobStderr}
 	j.agent.follow(j.process, ends, func(i int, r *os.File, flushed func()) {
@@ -176,8 +174,7 @@ func jobExit(status syscall.WaitStatus) protocol.JobExit {
 	return protocol.JobExit{Status: status.ExitStatus()}
 }
 
-// write passes input on. It waits for a job that does not read, which delays that client's input
-// only.
+// write passes input on. A job that does not read delays that client's input only.
 func (j *job) write(b []byte) error {
 	j.input.Lock()
 	defer j.input.Unlock()
@@ -202,8 +199,7 @@ func (j *job) endOfInput() {
 	j.inputEnded = true
 }
 
-// endInput closes the input of a job that has ended, although a writer may be waiting for it to
-// read.
+// endInput closes the input of an ended job, although a writer may be waiting for it.
 func (j *job) endInput() {
 	if j.in != nil {
 		j.in.SetWriteDeadline(time.Unix(1, 0)) // a file that is closed needs none

@@ -17,8 +17,7 @@ const (
 	setLabelReq = 1<<30 | labelMax<<16 | 0x94<<8 | 50
 )
 
-// getLabel reads the label of the mounted file system of fd. It fails if the kernel or the file
-// system has none.
+// getLabel reads the label of fd's file system; it fails if kernel or file system has none.
 func getLabel(fd int) (string, error) {
 	var label [labelMax]byte
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getLabelReq, uintptr(unsafe.Pointer(&label))); errno != 0 {

@@ -59,8 +59,7 @@ const (
 	newRoot      = "/mnt/root"
 )
 
-// ext4Options keep the kernel from reading and writing a fresh file system of many gigabytes in the
-// background.
+// ext4Options keep the kernel from initializing a large file system in the background.
 const ext4Options = "noinit_itable,no_prefetch_block_bitmaps"
 
 // mountRoot mounts the runtime layer over the image. Both stay mounted below, out of the box's

@@ -26,8 +26,7 @@ func (b *booter) setUpNetwork() error {
 	return nameServer()
 }
 
-// gvisorNetwork sets the name server. gVisor has configured the rest of the card before the guest
-// starts.
+// gvisorNetwork sets the name server. gVisor has configured the rest before the start.
 func (b *booter) gvisorNetwork() error {
 	if _, err := net.InterfaceByName(protocol.NetworkInterface); err != nil {
 		b.log.Warn("there is no network card", "err", err)

@@ -71,8 +71,7 @@ func newPTY(term string, size windowSize) (*pty, error) {
 	return p, nil
 }
 
-// own makes the user whose command it is the owner of the terminal, so that it can be opened by
-// name.
+// own makes a command's user the owner of its terminal, so that it can be opened by name.
 func (p *pty) own(u User) {
 	if os.Geteuid() == 0 {
 		syscall.Fchown(p.slave, u.UID, -1) // after an error, only opening it by name fails

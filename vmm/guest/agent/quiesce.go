@@ -38,8 +38,7 @@ func (a *Agent) quiesce() error {
 	return nil
 }
 
-// spareThreads is how many threads a clone finds ready: as many as its first command was seen to
-// need.
+// spareThreads is how many threads a clone's first command was seen to need.
 const spareThreads = 8
 
 // endForTemplate ends the life of a machine that is about to become a template. It leaves allocated
@@ -78,8 +77,7 @@ func stats(box *cgroups) (protocol.GuestStats, error) {
 	}, nil
 }
 
-// free is the space, in bytes, that users may still fill in dir's file system; 0 if it cannot be
-// read.
+// free is the space that users may fill in dir's file system, in bytes; 0 if unknown.
 func free(dir string) int64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -81,8 +81,7 @@ func setClock(t time.Time) error {
 	return unix.ClockSettime(unix.CLOCK_REALTIME, &ts)
 }
 
-// setHostname also puts the name into /etc/hosts, so that sudo and others need not ask a name
-// server.
+// setHostname also writes /etc/hosts, so that sudo and others need not ask a name server.
 func setHostname(name string) error {
 	if err := unix.Sethostname([]byte(name)); err != nil {
 		return err

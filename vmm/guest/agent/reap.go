@@ -125,8 +125,7 @@ func (s *spawner) reap() {
 	}
 }
 
-// wait replaces the reaper in a process that is not PID 1, where other children are not ours to
-// reap.
+// wait replaces the reaper in a process that is not PID 1, whose other children are not ours.
 func (s *spawner) wait(p *process) {
 	var status syscall.WaitStatus
 	for {

@@ -26,8 +26,7 @@ func (c *connection) globalRequests(requests <-chan *ssh.Request) {
 	}
 }
 
-// answer handles one request and returns its reply. False is SSH's failure, with a Failure as
-// payload.
+// answer handles one request and returns its reply. False is SSH's failure, with a Failure.
 func (c *connection) answer(req *ssh.Request) ([]byte, bool) {
 	switch req.Type {
 	case "tcpip-forward":

@@ -47,8 +47,7 @@ func (s *session) run(c command, accepted func()) {
 	s.follow(p, ends)
 }
 
-// stdio are the agent's ends of a command's input and outputs. With a terminal, in and out are the
-// same file.
+// stdio are the agent's ends of input and outputs; of a terminal in and out are one file.
 type stdio struct{ in, out, err *os.File }
 
 func (s stdio) all() []*os.File {

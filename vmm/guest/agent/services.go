@@ -73,8 +73,7 @@ func (se *services) start(list []protocol.Service) {
 	}
 }
 
-// cancel keeps services from starting again. wait waits for their end, which the caller has to
-// cause.
+// cancel keeps services from starting again. wait waits for the end that the caller causes.
 func (se *services) cancel() {
 	se.mu.Lock()
 	defer se.mu.Unlock()
@@ -280,8 +279,7 @@ func (se *services) check(ctx context.Context, s *service) bool {
 	return true
 }
 
-// checkCommand runs the readiness command as the service's user. It has to succeed within
-// checkTimeout.
+// checkCommand runs the readiness command as the service's user, for checkTimeout at most.
 func (se *services) checkCommand(ctx context.Context, s *service) bool {
 	null := devNull()
 	p, err := se.launch(s, true, []int{null, null, null})

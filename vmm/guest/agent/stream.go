@@ -30,8 +30,7 @@ type output struct {
 	w  io.Writer
 }
 
-// maxUnread bounds what the stream's reader may be ahead of SSH. SSH's own windows keep it far
-// below.
+// maxUnread bounds how far the stream's reader is ahead of SSH, whose windows keep it below.
 const maxUnread = 8 << 20
 
 // newLife has nothing to read yet. out may be nil if nothing is written.
@@ -56,8 +55,7 @@ func (l *life) deliver(b []byte) {
 	l.filled.Signal()
 }
 
-// end makes the connection read EOF and write nothing more. By ended, sessions tell it from a
-// client that left.
+// end makes the connection read EOF. By ended, sessions tell that from a client that left.
 func (l *life) end() {
 	l.ended.Store(true)
 	l.Close()

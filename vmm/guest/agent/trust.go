@@ -12,8 +12,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// bundles are the files of certificates of distributions: Debian and Alpine, Fedora, SUSE, and
-// older ones.
+// bundles are distributions' files of certificates: Debian, Alpine, Fedora, SUSE, older ones.
 var bundles = []string{
 	"etc/ssl/certs/ca-certificates.crt",
 	"etc/pki/tls/certs/ca-bundle.crt",

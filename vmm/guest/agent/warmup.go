@@ -39,8 +39,7 @@ func (a *Agent) warmUp() error {
 	return nil
 }
 
-// warmUpAttach brings into memory the files that an attach looks at, and the decoder of its
-// request.
+// warmUpAttach brings into memory what an attach looks at, and its request's decoder.
 func warmUpAttach(workspace string) error {
 	os.Stat(workspace)
 	for _, path := range hostFiles {

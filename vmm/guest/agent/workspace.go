@@ -16,8 +16,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 )
 
-// workspaceDisk is the workspace slot. mu guards mounted, and is held while it is mounted or
-// unmounted.
+// workspaceDisk is the workspace slot. mu guards mounted, and is held while that changes.
 type workspaceDisk struct {
 	// Where it is mounted, protocol.WorkspaceDir outside of tests; the owner of its files; its
 	// device, "" if there is none.

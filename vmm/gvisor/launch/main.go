@@ -65,8 +65,7 @@ func main() {
 	l.events.Encode(plan.Event{Ended: &end})
 }
 
-// restAfter is how long the start of a machine takes at most, nearly always. After that the launcher
-// only waits.
+// restAfter is how long a start takes at most, nearly always. Then the launcher only waits.
 const restAfter = time.Second
 
 // dieWithParent has the kernel kill the launcher with the supervisor's thread that forked it. Every

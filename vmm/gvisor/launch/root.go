@@ -86,8 +86,7 @@ func bind(root string, b plan.Bind) error {
 	return remount(target, b) // a kernel before 5.12
 }
 
-// remount sets the flags of a mount. It repeats those of the source, which this user namespace may
-// not remove.
+// remount sets a mount's flags, with those of the source, which this namespace may not remove.
 func remount(target string, b plan.Bind) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {

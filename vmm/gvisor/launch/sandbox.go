@@ -87,8 +87,7 @@ func (l *launcher) connect() error {
 	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(files...), nil, 0))
 }
 
-// orphanGrace is how long a sandbox may go on without its file server, which may end just before
-// it.
+// orphanGrace is how long a sandbox may outlive its file server, which may end just before.
 const orphanGrace = 5 * time.Second
 
 // wait reaps until the sandbox has ended. The other child is its file server. If that ends, the

@@ -92,15 +92,13 @@ func (t *Tree) applyEntry(h *tar.Header, r io.Reader, spool *Spool) error {
 	return t.Put(h.Name, ino)
 }
 
-// tarTypes are the types of files that a layer may have. Hard links and global headers are handled
-// elsewhere.
+// tarTypes are the types of files in a layer. Hard links and global headers: elsewhere.
 var tarTypes = map[byte]uint32{
 	tar.TypeReg: TypeRegular, tar.TypeCont: TypeRegular, tar.TypeGNUSparse: TypeRegular, tar.TypeDir: TypeDir,
 	tar.TypeSymlink: TypeSymlink, tar.TypeChar: TypeChar, tar.TypeBlock: TypeBlock, tar.TypeFifo: TypeFIFO,
 }
 
-// inodeOf translates a header. It keeps times: a layer is named by its bytes, so they are part of
-// the input.
+// inodeOf translates a header, with its times: a layer is named by its bytes.
 func (t *Tree) inodeOf(h *tar.Header) (*Inode, error) {
 	typ, ok := tarTypes[h.Typeflag]
 	if !ok {

@@ -46,8 +46,7 @@ type reader struct {
 	seen map[int64]*Inode // inodes with more than one name
 }
 
-// dir reads a directory and everything below it. The entries belong to layer 0, so later layers can
-// remove them.
+// dir reads a directory with all below it, as layer 0, so later layers can remove from it.
 func (rd *reader) dir(dir *Inode, name string) error {
 	if err := rd.ctx.Err(); err != nil {
 		return err

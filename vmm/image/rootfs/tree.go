@@ -168,8 +168,7 @@ func (i *Inode) removeFiles() {
 	}
 }
 
-// account counts an inode against the limits, before it is anywhere in the tree. Too much is code
-// Invalid.
+// account counts an inode against the limits before it is in the tree. Too much is Invalid.
 func (t *Tree) account(name string, ino *Inode) error {
 	attrs, err := checkXattrs(ino.Xattrs)
 	if err != nil {

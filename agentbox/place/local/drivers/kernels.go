@@ -87,8 +87,7 @@ func (k *Kernels) fromTeam(ctx context.Context, dir string, progress agentbox.Pr
 	return by, err
 }
 
-// identity changes when one of the files does. It is "" if a file cannot be read, which no verified
-// kernel has.
+// identity changes when one of the files does; "" if one cannot be read.
 func identity(dir, override string) string {
 	all := fmt.Sprintln(dir)
 	files := []string{filepath.Join(dir, "vmlinuz"), filepath.Join(dir, "initrd")}

@@ -64,8 +64,7 @@ type accounting struct {
 	written []byte // the file's content, as far as is known
 }
 
-// process identifies one process. A process ID may be reused; together with the start time it is
-// unique.
+// process identifies one process, whose ID may be reused, by its start time as well.
 type process struct {
 	pid     int
 	started uint64

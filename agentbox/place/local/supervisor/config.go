@@ -68,8 +68,7 @@ const firstFD = 3
 // List is the files in the order they are inherited.
 func (f Files) List() []*os.File { return append([]*os.File{f.Lock, f.Control, f.SSH}, f.Template...) }
 
-// minLockFD is the lowest descriptor that the lock may move to: a child's own files take the lower
-// ones.
+// minLockFD is the lowest descriptor of the lock: a child's own files take the lower ones.
 const minLockFD = 64
 
 // inherited takes over the files that the parent passed on. All but the lock are closed in our

@@ -70,8 +70,7 @@ func (s *Supervisor) handler() http.Handler {
 	return mux
 }
 
-// whenStarted serves a call once the machine answers. If the machine could not start, the error
-// says why.
+// whenStarted serves a call once the machine answers, or says why it could not start.
 func whenStarted[Req, Resp any](s *Supervisor, f func(context.Context, Req) (Resp, error)) api.Func[Req, Resp] {
 	return func(ctx context.Context, req Req, _ agentbox.Progress) (resp Resp, err error) {
 		if err := s.waitStarted(ctx); err != nil {
@@ -285,8 +284,7 @@ func (s *Supervisor) thaw(ctx context.Context) error {
 	return client.Thaw(ctx)
 }
 
-// stopAnytime is stop that also ends a machine which has not started yet, and may still wait for
-// its daemon.
+// stopAnytime is stop that also ends a machine which still waits for its daemon.
 func (s *Supervisor) stopAnytime(ctx context.Context, req control.StopRequest, progress agentbox.Progress) (api.None, error) {
 	select {
 	case <-s.started:

@@ -47,8 +47,7 @@ func (s *Supervisor) keepAccount(ctx context.Context) {
 	}
 }
 
-// sampleAccount samples what the machine has used, with its memory if asked to, and writes that
-// down.
+// sampleAccount writes down what the machine has used, with its memory if asked to.
 func (s *Supervisor) sampleAccount(memory bool) {
 	select {
 	case <-s.started:
@@ -177,8 +176,7 @@ func (s *Supervisor) keepServiceLogs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// readTail is the last part of a file of the guest, at most maxLogBytes, whatever size the guest
-// claims.
+// readTail is the last maxLogBytes of a file of the guest, whatever size the guest claims.
 func readTail(files *environment.Files, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {

@@ -29,8 +29,7 @@ func (s *Supervisor) watchLease(ctx context.Context) {
 	}
 }
 
-// isStarted tells whether the machine answers. It is false while the machine starts, and if it
-// could not.
+// isStarted tells whether the machine answers: not while it starts, nor if it could not.
 func (s *Supervisor) isStarted() bool {
 	select {
 	case <-s.started:

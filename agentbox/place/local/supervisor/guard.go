@@ -43,8 +43,7 @@ type guard struct {
 	changed func(*policy.Policy) // tells the gateway; nil where there is none
 }
 
-// newGuard makes a guard under which nothing leaves the box yet. dir is where the audit log will
-// be.
+// newGuard makes a guard under which nothing leaves the box yet; dir will have the audit log.
 func newGuard(cfg Config, dir string, m *meter, log *slog.Logger) *guard {
 	g := &guard{box: cfg.Box.String(), dir: dir, note: cfg.Note, log: log, resolver: secrets.NewResolver(lender(cfg)), meter: m}
 	g.current.Store(denyAll())

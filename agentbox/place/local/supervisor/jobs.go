@@ -28,8 +28,7 @@ func (s *Supervisor) keepJobs(ctx context.Context, relay *environment.Relay, wg 
 	})
 }
 
-// handleJobs serves the calls about jobs that need the machine. The daemon answers all others
-// from files.
+// handleJobs serves the calls about jobs that need the machine, not its files.
 func (s *Supervisor) handleJobs(mux *http.ServeMux) {
 	api.Handle(mux, control.StartJob, whenStarted(s, func(ctx context.Context, req agentbox.JobSpec) (api.JobStarted, error) {
 		refused, err := s.jobs.Start(ctx, req)

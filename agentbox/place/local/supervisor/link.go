@@ -118,8 +118,7 @@ func (l *link) greetFirst(ctx context.Context, attach *protocol.AttachRequest) e
 	return err
 }
 
-// greet greets the guest over the stream, which ends any earlier connection. The caller holds
-// greeting.
+// greet greets the guest, which ends any earlier connection. The caller holds greeting.
 func (l *link) greet(ctx context.Context, attach json.RawMessage) (*guest.Client, error) {
 	hello := guest.NewHello(l.hostname)
 	hello.HostKey, hello.Attach = l.hostRaw, attach

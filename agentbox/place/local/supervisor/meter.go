@@ -116,8 +116,7 @@ func (m *meter) mayConnect(open int) bool {
 	return false
 }
 
-// report reports a limit the first time it is reached: a box that has used up its bytes goes on
-// trying.
+// report reports a limit the first time it is reached, as the box goes on trying.
 func (m *meter) report(which agentbox.Limit) {
 	m.mu.Lock()
 	first := !m.reported[which]
@@ -131,8 +130,7 @@ func (m *meter) report(which agentbox.Limit) {
 // meterEvery is how often time and CPU are looked at, and so by how much a limit may be exceeded.
 const meterEvery = 250 * time.Millisecond
 
-// run returns the first limit that over finds, or none when ctx ends before. It polls: CPU time has
-// no event.
+// run returns the first limit that over finds, none when ctx ends. CPU time has no event.
 func (m *meter) run(ctx context.Context) agentbox.Limit {
 	tick := time.NewTicker(meterEvery)
 	defer tick.Stop()

@@ -71,8 +71,7 @@ func (p *ports) forward(port, host int, orAny bool) (agentbox.Port, error) {
 // loopback is where forwarded ports listen: nobody else on the network may reach a box.
 func loopback(host int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(host)) }
 
-// listen starts to forward. The guest is asked for a connection to localhost only when a client
-// connects.
+// listen starts to forward. The guest is asked only when a client connects, for localhost.
 func (p *ports) listen(host, port int) (*environment.Forwarding, error) {
 	remote := net.JoinHostPort("localhost", strconv.Itoa(port))
 	return environment.Forward(p.ctx, p.backend, loopback(host), remote, p.watch)

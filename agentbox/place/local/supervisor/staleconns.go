@@ -78,8 +78,7 @@ func parseStaleConns(r io.Reader) []staleConn {
 	return out
 }
 
-// socketAddr reads an address as /proc has it: the four bytes in reverse and the port, in
-// hexadecimal.
+// socketAddr reads an address as /proc has it: four bytes in reverse and the port, in hex.
 func socketAddr(s string) (netip.AddrPort, bool) {
 	host, port, ok := strings.Cut(s, ":")
 	b, err := hex.DecodeString(host)

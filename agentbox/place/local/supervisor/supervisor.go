@@ -225,8 +225,7 @@ func (s *Supervisor) end(cause agentbox.End) {
 	})
 }
 
-// machineEnd is the end of a machine that nobody asked to end: by itself (nil), or as its driver
-// says.
+// machineEnd is the end of a machine that nobody asked to end, as its driver says.
 func machineEnd(err error) agentbox.End {
 	if err == nil {
 		return agentbox.End{Cause: agentbox.EndExit}

@@ -27,8 +27,7 @@ type Team interface {
 	IsRevoked(by string) bool
 }
 
-// originFile is beside a template's files. A template without it was made here, from an unknown
-// image.
+// originFile is beside a template's files; without it, it was made here, from an unknown image.
 const originFile = kernel.FileOrigin
 
 // origin reads where a template came from; the zero Origin if there is no file.

@@ -227,8 +227,7 @@ func (t *Templates) Unneeded(used map[string]bool) ([]string, error) {
 	return out, err
 }
 
-// keyOf is the key of a machine. The driver knows what the machine depends on
-// (vmm.Driver.Fingerprint).
+// keyOf is the key of a machine, by what its driver depends on (vmm.Driver.Fingerprint).
 func keyOf(ctx context.Context, driver vmm.Driver, m Machine) (string, error) {
 	fingerprint, err := driver.Fingerprint(ctx, m.Spec)
 	if err != nil {
