@@ -55,9 +55,10 @@ type record struct {
 	Task bool `json:"task,omitempty"`
 	// Foreign is as in api.UpRequest.
 	Foreign bool `json:"foreign,omitempty"`
-	// Loan and Bound are as in api.UpRequest.
-	Loan  json.RawMessage `json:"loan,omitempty"`
-	Bound string          `json:"bound,omitempty"`
+	// Loan is as in api.UpRequest.
+	Loan json.RawMessage `json:"loan,omitempty"`
+	// Bound is as in api.UpRequest.
+	Bound string `json:"bound,omitempty"`
 	// Cold: boot the machine although its kind has templates.
 	Cold      bool           `json:"cold,omitempty"`
 	Life      int            `json:"life"`                 // number of the present machine's directory
