@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -284,9 +286,15 @@ func (k *keepRun) want(ctx context.Context, f facts, answer func(string)) (all b
 	if k.req.All && !slices.ContainsFunc(f.tips(), func(id string) bool { _, found := slices.BinarySearch(have, id); return !found }) {
 		return true, k.checkCommits(ctx, f)
 	}
-	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
-		have = append(have, k.req.Base)
+	known := []string{k.req.Base}
+	if !exists(filepath.Join(k.mirror.dir, promised)) {
+		known = append(known, f.trees[0].head) // a delta may build on what this has
 	}
+	has, err := k.mirror.has(ctx, known...)
+	if err != nil {
+		return false, err
+	}
+	have = slices.AppendSeq(have, maps.Keys(has))
 	var text strings.Builder
 	for _, id := range f.tips() {
 		text.WriteString(id + "\n")

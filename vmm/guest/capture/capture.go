@@ -62,6 +62,7 @@ type capture struct {
 	now       []entry           // what the work tree is, sorted
 	changes   []change          // from HEAD to that, sorted
 	named     []named
+	made      []object // what HEAD lacks
 }
 
 // Run captures the workspace in the current directory. asked is the environment, as the script has it;
@@ -166,25 +167,36 @@ var fewFaults = []string{"MALLOC_MMAP_THRESHOLD_=268435456", "MALLOC_TRIM_THRESH
 
 // answer reads what the host wants, and sends it.
 func (c *capture) answer(in io.Reader, out io.Writer) error {
-	var tips, has bytes.Buffer
+	var tips, has []string
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		if id, ok := strings.CutPrefix(lines.Text(), "^"); ok {
-			fmt.Fprintf(&has, "%s^{commit}\n", id)
+			has = append(has, id)
 		} else {
-			fmt.Fprintln(&tips, lines.Text())
+			tips = append(tips, lines.Text())
 		}
 	}
-	if err := lines.Err(); err != nil || tips.Len() == 0 {
+	if err := lines.Err(); err != nil || len(tips) == 0 {
 		return err
 	}
-	there, err := c.run(&has, "cat-file", "--batch-check=^%(objectname)")
+	if c.packs(tips, has) {
+		if deltas, ok := c.deltas(); ok {
+			_, err := io.WriteString(out, "pack\n")
+			return errors.Join(err, c.writePack(out, deltas))
+		}
+	}
+	return c.packByGit(tips, has, out)
+}
+
+// packByGit has git send what the host wants and the host lacks.
+func (c *capture) packByGit(tips, has []string, out io.Writer) error {
+	there, err := c.run(strings.NewReader(strings.Join(has, "^{commit}\n")+"^{commit}\n"), "cat-file", "--batch-check=^%(objectname)")
 	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(string(there)) {
 		if !strings.Contains(line, " ") { // else it is missing
-			tips.WriteString(line)
+			tips = append(tips, strings.TrimSuffix(line, "\n"))
 		}
 	}
 	if _, err := io.WriteString(out, "pack\n"); err != nil {
@@ -192,7 +204,7 @@ func (c *capture) answer(in io.Reader, out io.Writer) error {
 	}
 	pack := c.command("pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q", "--window=2", "--compression=1", "--threads=1")
 	pack.Env = append(pack.Env, fewFaults...)
-	pack.Stdin, pack.Stdout = &tips, out
+	pack.Stdin, pack.Stdout = strings.NewReader(strings.Join(tips, "\n")+"\n"), out
 	return pack.Run()
 }
 

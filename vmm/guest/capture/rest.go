@@ -29,20 +29,28 @@ func (c *capture) compareHead() error {
 		return other("the tree of HEAD")
 	}
 	now := c.now
+	c.head.files = head
 	for len(head)+len(now) > 0 {
 		switch {
 		case len(head) == 0 || len(now) > 0 && now[0].path < head[0].path:
-			c.changes, now = append(c.changes, now[0]), now[1:]
+			c.changed(now[0], id{})
+			now = now[1:]
 		case len(now) == 0 || head[0].path < now[0].path:
 			c.changes, head = append(c.changes, change{path: head[0].path}), head[1:]
 		default:
 			if head[0] != now[0] {
-				c.changes = append(c.changes, now[0])
+				c.changed(now[0], head[0].id)
 			}
 			head, now = head[1:], now[1:]
 		}
 	}
 	return nil
+}
+
+// changed records a file that HEAD does not have so, but another object or none, in its place.
+func (c *capture) changed(now entry, was id) {
+	c.changes = append(c.changes, now)
+	c.made = append(c.made, object{now.id, was, "blob"})
 }
 
 // maxTimes bounds the names of files with times, in bytes: the script asks git for more of them in parts,
@@ -78,6 +86,7 @@ func (c *capture) rest(out *bytes.Buffer) error {
 		if err != nil {
 			return other(err.Error())
 		}
+		c.made = append(c.made, object{name: blob, kind: "blob"})
 		tree = append(tree, entry{name, 0o100644, blob})
 	}
 	slices.SortFunc(tree, func(x, y entry) int { return strings.Compare(x.path, y.path) })

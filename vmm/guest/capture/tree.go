@@ -35,7 +35,8 @@ type change = entry
 // commit is what HEAD names.
 type commit struct {
 	id, tree id
-	date     string // as in an object
+	date     string  // as in an object
+	files    []entry // sorted
 }
 
 var (
@@ -72,6 +73,9 @@ func (c *capture) object(kind string, size int64, content io.Reader) (id, error)
 		return id{}, err
 	}
 	name := id(sum.Sum(nil))
+	if kind != "blob" {
+		c.made = append(c.made, object{name: name, kind: kind})
+	}
 	at := filepath.Join(c.temp, "objects", name.String()[:2], name.String()[2:])
 	err = os.Mkdir(filepath.Dir(at), 0o700)
 	if errors.Is(err, os.ErrExist) {
