@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 
 	"agentbox/agentbox"
@@ -119,12 +121,15 @@ func configure(ctx context.Context, from, to string) error {
 		return err
 	}
 	settings, err := workspace.Settings(ctx, repo)
-	for _, s := range settings {
-		if err == nil {
-			_, _, err = git.Run(ctx, git.Call{Dir: to, Args: []string{"config", "--file", filepath.Join(to, ".git", "config"), s.Key, s.Value}})
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	f, err := os.OpenFile(filepath.Join(to, ".git", "config"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(git.FormatConfig(settings)) // the last value of a setting counts
+	return errors.Join(err, f.Close())
 }
 
 func describeSource(c source.Captured, ref agentbox.SourceRef) api.CapturedSource {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,10 @@ func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir, like strin
 		return mirrorError(err)
 	}
 	to := mirror{filepath.Join(dir, ".git")} // as bare as one for all that follows
-	tips := []string{whole}
+	var tips []string // without what is uncommitted: that is files
+	if head != "" {
+		tips = append(tips, head)
+	}
 	for _, b := range kept.OtherRefs {
 		if b.Path == "" {
 			tips = append(tips, b.Commit)
@@ -56,9 +60,12 @@ func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir, like strin
 	trees := []string{whole}
 	var left rest
 	if last != "" {
-		tips, trees = append(tips, last), append(trees, last+":ignored")
+		trees = append(trees, last+":ignored")
 		if left, err = m.readRest(ctx, last); err != nil {
 			return err
+		}
+		if len(left.index) > 0 {
+			tips = append(tips, last+":objects")
 		}
 	}
 	if err := m.copyHistory(ctx, to, kept.Base, tips); err != nil {
@@ -139,7 +146,11 @@ func (m mirror) copyHistory(ctx context.Context, to mirror, base string, tips []
 	if present || !m.linkHistory(ctx, base, packs) {
 		base = ""
 	}
-	if err := git.PackInto(ctx, m, packs, tips, present, base); err != nil || len(shallow) == 0 {
+	tips = slices.DeleteFunc(tips, func(tip string) bool { return tip == base })
+	if err = nil; len(tips) > 0 {
+		err = git.PackInto(ctx, m, packs, tips, present, base)
+	}
+	if err != nil || len(shallow) == 0 {
 		return mirrorError(err)
 	}
 	// git refuses to work with a line whose commit is not there.

@@ -84,6 +84,7 @@ func TestCheckoutStaysInside(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept.Commit, kept.Files, kept.Ref = strings.TrimSpace(commit), 0, "refs/none"
+		kept.Whole = kept.Commit
 		if err := Checkout(t.Context(), kept, "b", filepath.Join(w.dir, "made"+name), ""); err == nil {
 			t.Errorf("%s: %v", name, err)
 		}
