@@ -44,6 +44,7 @@ func (h handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 		return p.out, err
 	}
 	p.peer, p.out.From = theirs.Owner, fleetTeam{h.d}.Name(theirs.Owner)
+	h.d.sources.CopyAhead(theirs.Project)
 	if err := p.identify(ctx, contexts.Question{Name: theirs.ID, Steal: req.Steal}); err != nil {
 		return p.out, err
 	}

@@ -63,19 +63,38 @@ func (c Captured) Apply(ctx context.Context, dst string, limit int64) (stats wor
 	if err != nil {
 		return stats, err
 	}
+	there, err := c.store.takeAhead(ctx, m, dst)
+	if err != nil {
+		return stats, undo(err)
+	}
+	return c.copyTo(ctx, m, dst, limit, there, undo)
+}
+
+// copyTo is Apply, but for the paths that are there already.
+func (c Captured) copyTo(ctx context.Context, m *manifest, dst string, limit int64, there map[string]bool, undo func(error) error) (stats workspace.Stats, err error) {
 	var files []string
+	left := limit
 	for _, e := range m.Entries {
 		if e.Kind == kindDir {
 			err = os.MkdirAll(filepath.Join(dst, filepath.FromSlash(e.Path)), 0o700)
 		} else if err = c.check(e); !isOfGit(e.Path) {
 			stats.Files++
 		}
+		if there[e.Path] {
+			left -= e.Size
+		}
+		if limit > 0 && left < 0 {
+			err = workspace.TooLarge(limit)
+		}
 		if err != nil {
 			return stats, undo(err)
 		}
-		if e.Kind != kindDir {
+		if e.Kind != kindDir && !there[e.Path] {
 			files = append(files, e.Path)
 		}
+	}
+	if limit > 0 {
+		limit = max(left, 1) // 0 is none
 	}
 	if err := workspace.CopyTree(ctx, c.repo.Root, dst, files, limit); err != nil {
 		return stats, undo(err)

@@ -27,9 +27,10 @@ type Store struct {
 	racy      time.Duration
 	capturing keyed.Locks // by checkout
 
-	// mu guards held and is held while a source is removed.
-	mu   sync.Mutex
-	held map[agentbox.Digest]int // by how many callers
+	// mu guards held and ahead, and is held while a source is removed.
+	mu    sync.Mutex
+	held  map[agentbox.Digest]int // by how many callers
+	ahead map[string]*ahead       // by project
 }
 
 // Names in a store; see the package comment.
@@ -49,7 +50,7 @@ const Grace = time.Hour
 // OpenStore opens the store in dir, makes it if necessary, and removes what was being made.
 func OpenStore(dir string) (*Store, error) {
 	err := os.MkdirAll(filepath.Join(dir, stampDir), 0o700)
-	return &Store{Dir: dir, racy: racy, held: map[agentbox.Digest]int{}}, errors.Join(err, durable.Sweep(dir, newPrefix+"*"))
+	return &Store{Dir: dir, racy: racy, held: map[agentbox.Digest]int{}, ahead: map[string]*ahead{}}, errors.Join(err, durable.Sweep(dir, newPrefix+"*"))
 }
 
 func (s *Store) path(d agentbox.Digest) string { return filepath.Join(s.Dir, d.Hex()) }
