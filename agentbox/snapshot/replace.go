@@ -111,9 +111,28 @@ func (m mirror) put(ctx context.Context, g Guest, dir string, from, to Document)
 	if err := m.bring(ctx, g, dir, append(to.tips(), from.tips()...), []string{from.Head, from.Base, to.Base}, "", ""); err != nil {
 		return err
 	}
-	return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", putScript}, Dir: dir, Stdin: strings.NewReader(joined(after.index)), Env: map[string]string{
-		"OLD": from.Whole, "NEW": to.Whole, "OLDREST": from.Rest, "REST": to.Rest, "HEAD": to.Head, "BRANCH": to.Branch, "REFS": refs,
-	}})
+	none, err := m.emptyTree(ctx)
+	if err != nil {
+		return err
+	}
+	env := map[string]string{"OLD": from.Whole, "NEW": to.Whole, "OLDREST": from.Rest, "REST": to.Rest, "HEAD": to.Head, "BRANCH": to.Branch, "REFS": refs, "NONE": none,
+		"FLAGS": "", "MODES": strings.Join(after.allModes(), " "), "MOVED": "1"}
+	if len(after.hidden) > 0 {
+		env["FLAGS"] = "1"
+	}
+	if from.Branch == to.Branch && (to.Branch != "" || from.Head == to.Head) {
+		env["MOVED"] = ""
+	}
+	return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", putScript}, Dir: dir, Stdin: strings.NewReader(joined(after.index)), Env: env})
+}
+
+// allModes are the modes that some file has.
+func (r rest) allModes() (all []string) {
+	for _, mode := range r.modes {
+		all = append(all, fmt.Sprintf("%o", mode))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func joined(lines []string) string {
@@ -208,8 +227,9 @@ echo done
 // putScript changes a workspace from OLD, a commit with all of its files, to NEW. git read-tree with
 // two trees does that as git switch does: it refuses, before it writes anything, what would overwrite
 // a file that is not as in OLD. OLDREST and REST are what captureRest made of both, HEAD and BRANCH are
-// what is checked out in the end, REFS are lines for git update-ref --stdin, and the input is for git
-// update-index -z --index-info.
+// what is checked out in the end, MOVED, not empty, if that is another, REFS are lines for git update-ref
+// --stdin, NONE is the empty tree, and the input is for git update-index -z --index-info. FLAGS and MODES,
+// if they are not empty, say that REST has any: each process costs some ten milliseconds under gVisor.
 const putScript = `
 set -u
 fail() { echo "failed $*"; exit 1; }
@@ -219,7 +239,6 @@ gitdir=$(git rev-parse --absolute-git-dir) || fail there is no repository any mo
 [ ! -e "$gitdir/index.lock" ] || fail "another git is at work"
 t=$(mktemp -d) || fail there is no room
 trap 'rm -rf "$t"' EXIT
-none=$(git hash-object -w -t tree /dev/null)
 clear() { # whether nothing is where a file is to be that the tree $1 lacks: git spares no file that is ignored
 	git diff-tree -r -z --no-renames --name-only --diff-filter=AT "$1" "$2" >"$t/added"
 	[ -s "$t/added" ] || return 0
@@ -239,27 +258,29 @@ export GIT_INDEX_FILE="$t/index"
 cp -p "$gitdir/index" "$t/index" 2>/dev/null
 step "$OLD^{tree}" "$NEW^{tree}"
 echo changed
-ignored() { [ -z "$1" ] && echo "$none" || echo "$1:ignored"; }
+old=${OLDREST:+$OLDREST:ignored} new=${REST:+$REST:ignored} state=${REST:+$REST:state}
+set -- $(git rev-parse "${old:-$NONE}" "${new:-$NONE}" "${state:-$NONE}")
+[ $# = 3 ] || fail what is ignored
 GIT_INDEX_FILE="$t/ignored"
-step "$(ignored "$OLDREST")" "$(ignored "$REST")"
+[ "$1" = "$2" ] || step "$1" "$2"
 cp "$t/index" "$t/real"
 GIT_INDEX_FILE="$t/real"
 if [ -n "$HEAD" ]; then git read-tree --reset "$HEAD"; else git read-tree --empty; fi && git update-index -z --index-info || fail the index
 told() { git cat-file blob "$REST:$1" | tr '\0\n' '\n\001' | sed -n "$2" | tr '\n\001' '\0\n' >"$t/told"; [ -s "$t/told" ]; }
-if [ -n "$REST" ]; then
+if [ -n "$FLAGS" ]; then
 	! told flags 's/^[Ss] //p' || git update-index -z --skip-worktree --stdin <"$t/told" || fail the index
 	! told flags 's/^A //p' || xargs -0 rm -f -- <"$t/told"
 	! told flags 's/^I //p' || GIT_LITERAL_PATHSPECS=1 git add -N -f --pathspec-from-file="$t/told" --pathspec-file-nul || fail the index
 	! told flags 's/^[a-z] //p' || git update-index -z --assume-unchanged --stdin <"$t/told" || fail the index
-	for mode in $(git cat-file blob "$REST:modes" | tr '\0\n' '\n\001' | sed 's/ .*//' | sort -u); do
-		! told modes "s/^$mode //p" || xargs -0 chmod "$mode" <"$t/told" 2>/dev/null
-	done
 fi
-printf %s "$REFS" | git update-ref --stdin 2>"$t/why" || fail "$(head -n 1 "$t/why")"
-if [ -n "$BRANCH" ]; then git symbolic-ref HEAD "refs/heads/$BRANCH"; elif [ -n "$HEAD" ]; then git update-ref --no-deref HEAD "$HEAD"; fi || fail HEAD
+for mode in $MODES; do
+	! told modes "s/^$mode //p" || xargs -0 chmod "$mode" <"$t/told" 2>/dev/null
+done
+[ -z "$REFS" ] || printf %s "$REFS" | git update-ref --stdin 2>"$t/why" || fail "$(head -n 1 "$t/why")"
+if [ -z "$MOVED" ]; then :; elif [ -n "$BRANCH" ]; then git symbolic-ref HEAD "refs/heads/$BRANCH"; elif [ -n "$HEAD" ]; then git update-ref --no-deref HEAD "$HEAD"; fi || fail HEAD
 cp "$t/real" "$gitdir/index.lock" && mv -f "$gitdir/index.lock" "$gitdir/index" || fail the index
 (cd "$gitdir" && rm -rf MERGE_HEAD MERGE_MSG MERGE_MODE SQUASH_MSG CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_START BISECT_LOG BISECT_NAMES BISECT_TERMS BISECT_EXPECTED_REV rebase-merge rebase-apply sequencer)
-if [ -n "$REST" ] && [ "$(git rev-parse "$REST:state")" != "$none" ]; then
+if [ "$3" != "$NONE" ]; then
 	GIT_INDEX_FILE="$t/state"
 	git read-tree "$REST:state" && GIT_WORK_TREE=$gitdir git checkout-index -a -f || fail the state of what was interrupted
 fi
