@@ -9,7 +9,7 @@
 // repositories (errOther). So each rule of git's is either followed exactly or not touched.
 // TestNativeCaptureIsTheScripts compares the two over random workspaces.
 //
-// Git itself says what is ignored, configured, named and staged, in five processes at once. The rest
+// Git itself says what is ignored, configured, named and staged, in four processes at once, or one more. The rest
 // is done here: files.go finds and reads files, tree.go makes trees and commits, rest.go what restores
 // the index, refs.go which branches have commits of their own.
 //

@@ -90,7 +90,6 @@ func (c *capture) ask() (untracked []string, err error) {
 		{"ls-files", "-o", "--exclude-standard", "-z"},
 		{"config", "--list", "-z"},
 		{"log", "-1", "--format=%H%n%T%n%ct", "HEAD", "--"},
-		{"diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "HEAD", "--"},
 		{"for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)"},
 	}
 	answers, failed := make([][]byte, len(questions)), make([]error, len(questions))
@@ -104,12 +103,26 @@ func (c *capture) ask() (untracked []string, err error) {
 		return nil, other(gitErr.Error())
 	}
 	if err == nil {
-		err = errors.Join(c.readConfig(string(answers[1])), c.readCommit(string(answers[2])), c.readStaged(answers[3]), c.readRefs(string(answers[4])))
-	}
-	if err == nil {
-		err = c.readAttributes()
+		err = errors.Join(c.readConfig(string(answers[1])), c.readCommit(string(answers[2])), c.readRefs(string(answers[3])), c.readAttributes(), c.findStaged())
 	}
 	return fields(answers[0]), err
+}
+
+// findStaged asks git what is staged, unless all files of the index make the tree of HEAD.
+func (c *capture) findStaged() error {
+	all := make([]entry, len(c.index.Entries))
+	for i, e := range c.index.Entries {
+		all[i] = entry{e.Path, e.Mode, e.ID}
+	}
+	tree, err := c.trees(all, nil)
+	var text []byte
+	if err == nil && tree != c.head.tree {
+		text, err = c.run(nil, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "HEAD", "--")
+	}
+	if err != nil {
+		return other(err.Error())
+	}
+	return c.readStaged(text)
 }
 
 // fields splits text that has a zero byte after each field.

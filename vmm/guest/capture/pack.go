@@ -117,8 +117,8 @@ func (c *capture) delta(o object, in *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	old = old[:len(old)-1]
-	begin := common(old, now, func(b []byte, i int) byte { return b[i] })
-	end := common(old[begin:], now[begin:], func(b []byte, i int) byte { return b[len(b)-1-i] })
+	begin := common(old, now, func(b []byte, from, n int) []byte { return b[from : from+n] })
+	end := common(old[begin:], now[begin:], func(b []byte, from, n int) []byte { return b[len(b)-from-n : len(b)-from] })
 	middle := now[begin : len(now)-end]
 	if len(middle) > maxMiddle {
 		return nil, other("a file of which much is new")
@@ -131,10 +131,12 @@ func (c *capture) delta(o object, in *bufio.Reader) ([]byte, error) {
 	return appendCopy(d, len(old)-end, end), nil
 }
 
-// common counts the bytes that two texts have in common, as at gives them.
-func common(a, b []byte, at func([]byte, int) byte) (n int) {
-	for n < min(len(a), len(b)) && at(a, n) == at(b, n) {
-		n++
+// common counts the bytes that two texts have in common, as part gives them.
+func common(a, b []byte, part func(b []byte, from, n int) []byte) (n int) {
+	for step := 4 << 10; step > 0; step /= 8 { // a page, 512, 64, 8 and single bytes
+		for n+step <= min(len(a), len(b)) && bytes.Equal(part(a, n, step), part(b, n, step)) {
+			n += step
+		}
 	}
 	return n
 }
