@@ -72,10 +72,26 @@ func PackLocal(ctx context.Context, r Repository, w io.Writer, commits []string,
 	return packAll(ctx, r, w, commits, present, known, "--window=0")
 }
 
-// PackFew is PackLocal for a few changed files, which become deltas of what is known: without a window git
-// knows of no version to build on.
-func PackFew(ctx context.Context, r Repository, w io.Writer, commits []string, known ...string) error {
-	return packAll(ctx, r, w, commits, false, known, "--window=1", "--compression=1")
+// PackFew is PackObjects for a few changed files of a List, which become deltas of what is known: without a
+// window git knows of no version to build on.
+func PackFew(ctx context.Context, r Repository, w io.Writer, list []byte, known ...string) error {
+	var edges []string
+	for _, id := range known {
+		if id != "" {
+			edges = append(edges, "-"+id)
+		}
+	}
+	return pack(ctx, r, w, append(edges, strings.TrimSuffix(string(list), "\n")), "--window=1", "--compression=1")
+}
+
+// List lists what commits have and known ones lack: "ID PATH", a line each.
+func List(ctx context.Context, r Repository, commits, known []string, options ...string) ([]byte, error) {
+	if len(commits) == 0 {
+		return nil, nil
+	}
+	in := strings.NewReader(strings.Join(append(excluded(known), commits...), "\n") + "\n")
+	out, _, err := r.Run(ctx, Call{Args: append(append([]string{"rev-list", "--objects"}, options...), "--stdin"), Stdin: in})
+	return out, err
 }
 
 // PackAll is PackLocal for another machine, as small as it gets.

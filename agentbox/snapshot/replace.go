@@ -108,7 +108,7 @@ func (m mirror) put(ctx context.Context, g Guest, dir string, from, to Document)
 			return err
 		}
 	}
-	if err := m.bring(ctx, g, dir, append(to.tips(), from.tips()...), []string{from.Head, from.Base, to.Base}, "", ""); err != nil {
+	if err := m.bring(ctx, g, dir, to.tips(), from.tips(), []string{from.Head, from.Base, to.Base}, "", ""); err != nil {
 		return err
 	}
 	none, err := m.emptyTree(ctx)
@@ -183,16 +183,31 @@ func (m mirror) moves(ctx context.Context, from, to map[string]string) (string, 
 // Offer brings a snapshot into a box under a ref, and changes nothing else there.
 func Offer(ctx context.Context, g Guest, dir, mirrorDir, ref string, d Document) error {
 	m := mirror{mirrorFor(mirrorDir, len(d.Whole))}
-	return m.bring(ctx, g, dir, []string{d.Whole}, []string{d.Base}, ref, d.Whole)
+	return m.bring(ctx, g, dir, []string{d.Whole}, nil, []string{d.Base}, ref, d.Whole)
 }
 
-// bring sends the objects of commits to a box, without those that it has, and sets a ref there, unless
-// that is "".
-func (m mirror) bring(ctx context.Context, g Guest, dir string, tips, known []string, ref, id string) error {
+// maxLoose is up to how many objects become a file each, as in a git fetch.
+const maxLoose = 100
+
+// bring sends the objects of commits to a box, without those that it has, the trees of others, and sets a
+// ref there, unless that is "".
+func (m mirror) bring(ctx context.Context, g Guest, dir string, tips, without, known []string, ref, id string) error {
+	objects, err := git.List(ctx, m, tips, known)
+	if err != nil {
+		return mirrorError(err)
+	}
+	trees, err := git.List(ctx, m, without, append(known, tips...), "--filter=blob:none")
+	if err != nil {
+		return mirrorError(err)
+	}
+	few := ""
+	if objects = append(objects, trees...); bytes.Count(objects, []byte("\n")) <= maxLoose {
+		few = "1"
+	}
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		return mirrorError(git.PackFew(ctx, m, w, tips, known...))
+		return mirrorError(git.PackFew(ctx, m, w, objects, known...))
 	}, func(ctx context.Context, r io.Reader) error {
-		return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Stdin: r, Env: map[string]string{"REF": ref, "ID": id}})
+		return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Stdin: r, Env: map[string]string{"REF": ref, "ID": id, "FEW": few}})
 	})
 }
 
@@ -219,7 +234,7 @@ set -u
 export MALLOC_MMAP_THRESHOLD_=268435456 MALLOC_TRIM_THRESHOLD_=536870912 MALLOC_TOP_PAD_=67108864
 ` + gitInBox + `
 export GIT_DIR="$PWD/.git" GIT_WORK_TREE="$PWD"
-git -c core.compression=0 -c pack.threads=1 index-pack --stdin --fix-thin >/dev/null || exit 1
+if [ -n "$FEW" ]; then git -c core.compression=0 unpack-objects -q; else git -c core.compression=0 -c pack.threads=1 index-pack --stdin --fix-thin >/dev/null; fi || exit 1
 [ -z "$REF" ] || git update-ref --no-deref "$REF" "$ID" || exit 1
 echo done
 `
