@@ -48,7 +48,7 @@ func (m mirror) checkout(ctx context.Context, kept Kept, branch, dir, like strin
 		return mirrorError(err)
 	}
 	to := mirror{filepath.Join(dir, ".git")} // as bare as one for all that follows
-	var tips []string // without what is uncommitted: that is files
+	var tips []string                        // without what is uncommitted: that is files
 	if head != "" {
 		tips = append(tips, head)
 	}

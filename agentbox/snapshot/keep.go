@@ -17,6 +17,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
+	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
 )
 
@@ -286,15 +287,11 @@ func (k *keepRun) want(ctx context.Context, f facts, answer func(string)) (all b
 	if k.req.All && !slices.ContainsFunc(f.tips(), func(id string) bool { _, found := slices.BinarySearch(have, id); return !found }) {
 		return true, k.checkCommits(ctx, f)
 	}
-	known := []string{k.req.Base}
-	if !exists(filepath.Join(k.mirror.dir, promised)) {
-		known = append(known, f.trees[0].head) // a delta may build on what this has
-	}
-	has, err := k.mirror.has(ctx, known...)
+	more, err := k.known(ctx, f)
 	if err != nil {
 		return false, err
 	}
-	have = slices.AppendSeq(have, maps.Keys(has))
+	have = append(have, more...)
 	var text strings.Builder
 	for _, id := range f.tips() {
 		text.WriteString(id + "\n")
@@ -304,6 +301,27 @@ func (k *keepRun) want(ctx context.Context, f facts, answer func(string)) (all b
 	}
 	answer(text.String())
 	return false, nil
+}
+
+// known are what is here of what a box has: the base, and, where nothing of them is missing, HEAD, on which
+// deltas may build, and the tree of all files.
+func (k *keepRun) known(ctx context.Context, f facts) ([]string, error) {
+	commits, trees := []string{k.req.Base}, []string{}
+	if !exists(filepath.Join(k.mirror.dir, promised)) {
+		commits = append(commits, f.trees[0].head)
+		if isObject(f.files, len(f.trees[0].top)) {
+			trees = append(trees, f.files)
+		}
+	}
+	has, err := k.mirror.has(ctx, commits...)
+	if err != nil {
+		return nil, err
+	}
+	lacking, err := git.Lacking(ctx, k.mirror, trees)
+	if len(lacking) > 0 {
+		trees = nil
+	}
+	return slices.AppendSeq(trees, maps.Keys(has)), mirrorError(err)
 }
 
 // accept takes the pack and verifies that the ids the box named are commits: the mirror's refs

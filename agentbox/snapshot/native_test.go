@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -136,5 +137,53 @@ func TestNativeCaptureKnowsItsLimits(t *testing.T) {
 	}
 	if text := "base\necho '* text=auto' >.gitattributes; echo more >>a.txt"; sameBothWays(t, t, newWorld(t, text)) != "" {
 		t.Error("attributes that change nothing")
+	}
+}
+
+// metered counts what a guest sends.
+type metered struct {
+	nativeGuest
+	sent *int
+}
+
+func (m metered) Exec(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	cmd.Stdout = io.MultiWriter(cmd.Stdout, m)
+	return m.nativeGuest.Exec(ctx, cmd)
+}
+
+func (m metered) Write(p []byte) (int, error) {
+	*m.sent += len(p)
+	return len(p), nil
+}
+
+// A snapshot brings the difference to HEAD, and of files that were brought before only what is said of them.
+func TestNativeCaptureSendsTheDifference(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `mkdir repo; head -c 1000000 /dev/urandom >repo/large; base`)
+	sent, left := 0, ""
+	for _, one := range []struct {
+		change string
+		most   int
+	}{
+		{`head -c 300000 /dev/urandom >untracked`, 310_000}, {`rm untracked; echo more >>large`, 4000}, {`touch large a.txt`, 2000}, {`printf x | dd conv=notrunc of=large 2>/dev/null`, 4000},
+		{`git commit -qam mine; echo again >>large`, 8000}, {`head -c 1000000 large | tail -c 500000 >moved; mv moved large`, 20_000},
+	} {
+		if out, err := exec.Command("sh", "-c", `cd "$1"; `+one.change, "sh", w.box).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		sent = 0
+		req := w.request()
+		req.Ref, req.Rest, req.All, req.ExportTo = SnapshotOf([6]byte{1}), true, true, ""
+		kept, err := Keep(t.Context(), metered{nativeGuest{left: &left}, &sent}, req)
+		if err != nil || left != "" {
+			t.Fatalf("%v, %s", err, left)
+		}
+		if sent > one.most {
+			t.Errorf("%q: %d bytes, at most %d", one.change, sent, one.most)
+		}
+		if _, _, err := NewDocument(t.Context(), kept, "p"); err != nil {
+			t.Fatal(err)
+		}
+		gitOut(t, w.mirror, "fsck", "--connectivity-only", "--no-dangling")
 	}
 }

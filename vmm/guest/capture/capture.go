@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,6 +64,8 @@ type capture struct {
 	changes   []change          // from HEAD to that, sorted
 	named     []named
 	made      []object // what HEAD lacks
+	nowTree   id       // of now
+	below     int      // how many of made that has
 }
 
 // Run captures the workspace in the current directory. asked is the environment, as the script has it;
@@ -113,6 +116,7 @@ func (c *capture) describe() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.nowTree, c.below = tree, len(c.made)
 	top := c.head.id
 	if tree != c.head.tree {
 		date := c.head.date // the same for the same workspace
@@ -180,6 +184,9 @@ func (c *capture) answer(in io.Reader, out io.Writer) error {
 		return err
 	}
 	if c.packs(tips, has) {
+		if slices.Contains(has, c.nowTree.String()) {
+			c.made = c.made[c.below:]
+		}
 		if deltas, ok := c.deltas(); ok {
 			_, err := io.WriteString(out, "pack\n")
 			return errors.Join(err, c.writePack(out, deltas))

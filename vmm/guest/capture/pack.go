@@ -116,19 +116,27 @@ func (c *capture) delta(o object, in *bufio.Reader) ([]byte, error) {
 	if _, err := io.ReadFull(r, now); err != nil {
 		return nil, err
 	}
-	old = old[:len(old)-1]
+	d, ok := deltaOf(old[:len(old)-1], now)
+	if !ok {
+		err = other("a file of which much is new")
+	}
+	return d, err
+}
+
+// deltaOf makes a delta; ok is false if git would make a smaller one.
+func deltaOf(old, now []byte) (d []byte, ok bool) {
 	begin := common(old, now, func(b []byte, from, n int) []byte { return b[from : from+n] })
 	end := common(old[begin:], now[begin:], func(b []byte, from, n int) []byte { return b[len(b)-from-n : len(b)-from] })
 	middle := now[begin : len(now)-end]
 	if len(middle) > maxMiddle {
-		return nil, other("a file of which much is new")
+		return nil, false
 	}
-	d := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(old))), uint64(len(now)))
+	d = binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(old))), uint64(len(now)))
 	d = appendCopy(d, 0, begin)
 	for part := range slices.Chunk(middle, 127) {
 		d = append(append(d, byte(len(part))), part...)
 	}
-	return appendCopy(d, len(old)-end, end), nil
+	return appendCopy(d, len(old)-end, end), true
 }
 
 // common counts the bytes that two texts have in common, as part gives them.

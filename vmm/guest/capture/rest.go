@@ -76,11 +76,15 @@ func (c *capture) rest(out *bytes.Buffer) error {
 	if len(c.staged)+len(modes)+len(times)+refs.Len() == 0 {
 		return nil
 	}
+	nothing, err := c.trees(nil, map[string]bool{"": true})
+	if err != nil {
+		return err
+	}
 	objects, err := c.stagedObjects()
 	if err != nil {
 		return err
 	}
-	tree := []entry{{"ignored", 0o40000, emptyTree}, {"objects", 0o40000, objects}, {"state", 0o40000, emptyTree}}
+	tree := []entry{{"ignored", 0o40000, nothing}, {"objects", 0o40000, objects}, {"state", 0o40000, nothing}}
 	for name, text := range map[string][]byte{"flags": nil, "modes": modes, "refs": refs.Bytes(), "staged": c.staged, "times": times, "unmerged": nil} {
 		blob, err := c.object("blob", int64(len(text)), bytes.NewReader(text))
 		if err != nil {
