@@ -9,9 +9,10 @@
 // repositories (errOther). So each rule of git's is either followed exactly or not touched.
 // TestNativeCaptureIsTheScripts compares the two over random workspaces.
 //
-// Git itself says what is ignored, configured, named and staged, in four processes at once, or one more. The rest
-// is done here: files.go finds and reads files, tree.go makes trees and commits, rest.go what restores
-// the index, refs.go which branches have commits of their own.
+// Git itself says what is ignored, configured, named and staged, in at most five processes. The rest is
+// done here: files.go finds and reads files, tree.go makes trees and commits, rest.go what restores the
+// index, refs.go which branches have commits of their own, pack.go what the host lacks, if that is a
+// difference to HEAD.
 //
 // A file is not read if its entry in the index has its size, its time to the nanosecond, its mode and,
 // unless git is told not to look at them, its inode and the time it changed; and if that time is in a
