@@ -21,6 +21,10 @@ var (
 	// the directory, or the only one, if none is named. It is Forbidden if its owner does not allow
 	// that, NotFound if nothing was done.
 	PushContext = Endpoint[BoxRef, PushedContext]{"/v1/context/push"}
+	// ConnectContext says how to log in to a box of another machine, where it is. From then on its ID, and
+	// the name in the answer, stand for it in calls that name a box to enter. The errors are those of
+	// PullContext; it is Forbidden unless work may be handed back to it.
+	ConnectContext = Endpoint[ContextRef, Connection]{"/v1/context/connect"}
 )
 
 // Identity is a signed identity, with what is known here of its image.

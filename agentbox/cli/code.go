@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -50,6 +51,9 @@ func (a *app) codeCommand() *cli.Command {
 			boxes, err := a.sshBoxes(ctx, nil)
 			if err != nil {
 				return err
+			}
+			if !slices.ContainsFunc(boxes, func(b agentbox.Box) bool { return b.ID == c.Box }) { // it is on another machine
+				boxes = append(boxes, agentbox.Box{ID: c.Box, Name: c.Name})
 			}
 			config, err := a.sshConfig(boxes)
 			if err == nil {

@@ -20,7 +20,7 @@ import (
 // box that runs or is paused, the box of a task that runs, or a new box of what a task left.
 func (a *app) enterCommand() *cli.Command {
 	var r run
-	var away, steal, attach bool
+	var away, steal, attach, thin bool
 	worktree := ""
 	return &cli.Command{
 		Name: "enter", Category: catInside, Usage: "step into what an agent works on or has left", ArgsUsage: "[BOX|TASK] [-- CMD...]",
@@ -32,6 +32,7 @@ func (a *app) enterCommand() *cli.Command {
 		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away},
 			&cli.BoolFlag{Name: "attach", Usage: "attach to the agent's own terminal, of a task of yours or a box here", Destination: &attach},
 			&cli.BoolFlag{Name: "steal", Usage: "pause the box on the other machine meanwhile; needs the right to push", Destination: &steal},
+			&cli.BoolFlag{Name: "thin", Usage: "enter it on the other machine, where it is, instead of making one like it here; needs the right to push", Destination: &thin},
 			&cli.StringFlag{Name: "worktree", Usage: "make a checkout `DIR` of it on this machine instead, for your own editor", Destination: &worktree}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
@@ -44,14 +45,23 @@ func (a *app) enterCommand() *cli.Command {
 					return err
 				}
 			}
+			if thin && (steal || worktree != "" || away) {
+				return agentbox.Errorf(agentbox.Invalid, "--thin makes nothing here and pauses nothing there").WithHint("leave out --steal, --worktree and --rm")
+			}
 			if attach {
-				return a.attachAgent(ctx, name)
+				return a.attachAgent(ctx, name, thin)
 			}
 			if worktree != "" {
 				return a.writeWorktree(ctx, name, worktree)
 			}
 			r.argv, r.tty = a.command, r.tty || a.interactive()
-			c, made, err := a.context(ctx, name, steal)
+			c, err := api.Connection{}, error(nil)
+			made := false
+			if thin {
+				c, err = a.connectThere(ctx, name)
+			} else {
+				c, made, err = a.context(ctx, name, steal)
+			}
 			if err != nil {
 				return err
 			}
@@ -75,7 +85,14 @@ func (a *app) enterCommand() *cli.Command {
 
 // attachAgent attaches to the job of a task that runs, here or on another machine, or else to the one of
 // a box.
-func (a *app) attachAgent(ctx context.Context, name string) error {
+func (a *app) attachAgent(ctx context.Context, name string, thin bool) error {
+	if thin {
+		c, err := a.connectThere(ctx, name)
+		if err != nil {
+			return err
+		}
+		name = c.Box.String()
+	}
 	found, err := a.jobOfTask(ctx, api.TaskRef{Task: name})
 	if code := agentbox.CodeOf(err); code == agentbox.NotFound || code == agentbox.Invalid {
 		found, err = call(ctx, a, api.ShowJob, api.JobRef{BoxRef: a.ref(name)})
@@ -97,7 +114,7 @@ func (a *app) context(ctx context.Context, name string, steal bool) (c api.Conne
 	}
 	info, taskErr := call(ctx, a, api.ShowTask, api.TaskRef{Task: name})
 	if taskErr != nil {
-		return a.pullContext(ctx, name, steal)
+		return a.pullContext(ctx, api.ContextRef{Name: name, Steal: steal}, "")
 	}
 	t := info.Task
 	last := t.Last()

@@ -17,25 +17,46 @@ import (
 	"agentbox/agentbox/identity"
 )
 
-// pullContext makes a box of what another machine of the team works on, or has left.
-func (a *app) pullContext(ctx context.Context, name string, steal bool) (c api.Connection, made bool, err error) {
-	dir, err := currentDir()
-	if err != nil {
+// nowhere is the error for a context that is NotFound.
+func nowhere(name string, err error) error {
+	if agentbox.CodeOf(err) != agentbox.NotFound {
+		return err
+	}
+	return agentbox.Errorf(agentbox.NotFound, "there is neither a box nor a task %s, here or in the team", name).WithHint("agentbox enter lists what can be entered here, agentbox ls --team what others work on")
+}
+
+// connectThere connects to what another machine of the team works on, where it is. What no other works on
+// may be here, or a task of ours elsewhere.
+func (a *app) connectThere(ctx context.Context, name string) (api.Connection, error) {
+	c, err := call(ctx, a, api.ConnectContext, api.ContextRef{Name: name})
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		if c, err := a.connect(ctx, name); err == nil {
+			return c, nil
+		}
+	}
+	if err == nil && !a.quiet {
+		fmt.Fprintf(a.stderr, "%s is entered where it is; exec, cp, ssh, ports and code know it as %s\n", name, c.Name)
+	}
+	return c, nowhere(name, err)
+}
+
+// pullContext makes a box of what another machine of the team works on, or has left, and calls it boxName
+// unless that is "".
+func (a *app) pullContext(ctx context.Context, ref api.ContextRef, boxName string) (c api.Connection, made bool, err error) {
+	name, steal := ref.Name, ref.Steal
+	if ref.Directory, err = currentDir(); err != nil {
 		return c, false, err
 	}
 	begun := time.Now()
-	got, err := call(ctx, a, api.PullContext, api.ContextRef{Name: name, Directory: dir, Steal: steal})
+	got, err := call(ctx, a, api.PullContext, ref)
 	if err != nil {
-		if agentbox.CodeOf(err) == agentbox.NotFound {
-			err = agentbox.Errorf(agentbox.NotFound, "there is neither a box nor a task %s, here or in the team", name).WithHint("agentbox enter lists what can be entered here, agentbox ls --team what others work on")
-		}
-		return c, false, err
+		return c, false, nowhere(name, err)
 	}
 	if err := a.reviewSource(ctx, got.Source); err != nil {
 		return c, false, err
 	}
 	ready := time.Now()
-	resp, err := a.up(ctx, api.UpRequest{Source: &got.Source, Pins: got.Pins, Entered: got.Entered, Command: true})
+	resp, err := a.up(ctx, api.UpRequest{Source: &got.Source, Pins: got.Pins, Entered: got.Entered, Name: boxName, Command: true})
 	if err != nil {
 		return c, false, err
 	}
@@ -156,7 +177,7 @@ func (a *app) taskShareCommand() *cli.Command {
 			"call for a task, box or project counts.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "project", Usage: "share all tasks and boxes of this directory's project", Destination: &req.Project},
-			&cli.BoolFlag{Name: "push", Usage: "they may also hand work back (agentbox push), and pause the box meanwhile (agentbox enter --steal)", Destination: &req.Push},
+			&cli.BoolFlag{Name: "push", Usage: "they may also hand work back (agentbox push), pause the box meanwhile (agentbox enter --steal) and enter it where it is (--thin)", Destination: &req.Push},
 			&cli.BoolFlag{Name: "stop", Usage: "let nobody enter it any more", Destination: &req.Stop},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {

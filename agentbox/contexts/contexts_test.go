@@ -114,6 +114,43 @@ func TestOnlyWhoMayPush(t *testing.T) {
 	}
 }
 
+// A guest is let in by the right to push alone, and has to go when that is withdrawn.
+func TestGuests(t *testing.T) {
+	o, _ := owner(t)
+	app := Subject{ID: "t-1", Project: "app"}
+	refused := func(name string) error {
+		t.Helper()
+		_, _, _, err := o.Admit(t.Context(), alice, name)
+		if agentbox.CodeOf(err) != agentbox.Forbidden || len(o.guests) != 0 {
+			t.Errorf("%s: %v, %d guests", name, err, len(o.guests))
+		}
+		return err
+	}
+	if here, none := refused("t-1"), refused("t-2"); here == nil || here.Error() != none.Error() {
+		t.Errorf("%v tells what is here, unlike %v", here, none)
+	}
+	if err := o.Share(app, []string{alice.String()}, false); err != nil {
+		t.Fatal(err)
+	}
+	refused("t-1")
+	if err := o.Share(app, []string{alice.String()}, true); err != nil {
+		t.Fatal(err)
+	}
+	s, within, leave, err := o.Admit(t.Context(), alice, "t-1")
+	if err != nil || s != app || within.Err() != nil {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if err := o.Share(app, []string{alice.String(), bob.String()}, true); err != nil || within.Err() != nil {
+		t.Errorf("another was allowed, and this one has to go: %v", err)
+	}
+	if err := o.Share(app, []string{alice.String()}, false); err != nil || within.Err() == nil {
+		t.Errorf("it stays: %v", err)
+	}
+	if leave(); len(o.guests) != 0 {
+		t.Errorf("%d guests are left", len(o.guests))
+	}
+}
+
 func TestDamagedListAllowsNothing(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"allowed":[]}`, strings.Repeat(" ", maxAllowed+1)} {
 		if _, err := decodeAllowed([]byte(text)); agentbox.CodeOf(err) != agentbox.Corrupt {

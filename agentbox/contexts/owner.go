@@ -61,6 +61,7 @@ type Owner struct {
 	mu      sync.Mutex
 	granted map[agentbox.Digest]map[identity.PeerID]Subject
 	lent    map[loan]int
+	guests  map[*guest]bool
 }
 
 // Handler answers the questions of members.
@@ -132,6 +133,7 @@ func (o *Owner) Granted(member identity.PeerID, manifest agentbox.Digest) bool {
 func (o *Owner) Share(s Subject, members []string, push bool) error {
 	err := o.Allowed.Set(s, members, push)
 	if err == nil {
+		o.seeOut()
 		o.Withdrawn()
 	}
 	return err

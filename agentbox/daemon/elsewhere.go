@@ -20,53 +20,58 @@ import (
 )
 
 // elsewhere reaches the boxes of this machine's tasks that others of its team run, for calls that
-// name the task, or the box as an earlier call told it. It asks the other machine each time.
+// name the task, or the box as an earlier call told it, and those that others let it enter where they
+// are. It asks the other machine each time.
 type elsewhere struct {
 	fleet.Boxes
 	d *daemon
 
-	mu   sync.Mutex
-	seen map[agentbox.BoxID]attemptRef // boxes that somebody was told of
+	mu    sync.Mutex
+	seen  map[agentbox.BoxID]boxThere // boxes that somebody was told of
+	ports map[portThere]forwarding
 }
 
-// attemptRef names an attempt.
-type attemptRef struct {
-	task   agentbox.TaskID
-	number int
+// boxThere is a box of another machine, and how it is called here.
+type boxThere struct {
+	fleet.BoxAt
+	name string
 }
 
 // maxSeen bounds the boxes that are remembered.
 const maxSeen = 1000
 
-// of finds the attempt that the name of a box means: a task that another machine runs, by its whole
-// ID, or its box.
-func (e *elsewhere) of(name string) (attemptRef, bool) {
-	if id, err := agentbox.ParseBoxID(name); err == nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		at, ok := e.seen[id]
-		return at, ok
+// of finds the box of another machine that a name means: that of a task of ours, by the task's whole ID,
+// or one that somebody was told of.
+func (e *elsewhere) of(name string) (boxThere, bool) {
+	e.mu.Lock()
+	for id, at := range e.seen {
+		if id.String() == name || at.name == name && at.Name != "" {
+			e.mu.Unlock()
+			return at, true
+		}
 	}
+	e.mu.Unlock()
 	id, err := agentbox.ParseTaskID(name)
 	if err != nil {
-		return attemptRef{}, false
+		return boxThere{}, false
 	}
 	t, err := e.d.queue.Store.Read(id)
 	if err != nil || t.Where == "" || t.Last() == nil || t.Last().Result != nil {
-		return attemptRef{}, false
+		return boxThere{}, false
 	}
-	return attemptRef{id, t.Last().Number}, true
+	return boxThere{fleet.BoxAt{Task: id, Attempt: t.Last().Number}, id.String()}, true
 }
 
-// enter asks how to log in to the box of an attempt, and remembers which one it is.
-func (e *elsewhere) enter(ctx context.Context, at attemptRef) (api.Connection, agentbox.Job, error) {
-	c, j, err := e.Enter(ctx, at.task, at.number)
+// enter asks how to log in to a box, and remembers which one it is.
+func (e *elsewhere) enter(ctx context.Context, at boxThere) (api.Connection, *agentbox.Job, error) {
+	c, j, err := e.Enter(ctx, at.BoxAt)
 	if err != nil {
 		return c, j, err
 	}
 	if _, err := e.d.boxes.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
 		return c, j, agentbox.Errorf(agentbox.Corrupt, "the other machine names a box of this one")
 	}
+	c.Name = at.name
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.seen) >= maxSeen {
@@ -76,7 +81,7 @@ func (e *elsewhere) enter(ctx context.Context, at attemptRef) (api.Connection, a
 	return c, j, nil
 }
 
-// connect is api.Connect: for a box here, or else that of a task elsewhere.
+// connect is api.Connect: for a box here, or else one elsewhere.
 func (e *elsewhere) connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
 	c, err := e.d.boxes.Connect(ctx, ref, progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
@@ -91,7 +96,7 @@ func (e *elsewhere) ssh(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
 	conn, err := e.d.boxes.SSH(ctx, ref)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		if at, ok := e.of(ref.Box); ok {
-			return e.SSH(ctx, at.task, at.number)
+			return e.SSH(ctx, at.BoxAt)
 		}
 	}
 	return conn, err

@@ -103,8 +103,7 @@ func (p *pulling) ask(ctx context.Context, q contexts.Question) (contexts.Answer
 	defer c.Close()
 	a, err := contexts.Ask(ctx, c, q)
 	if agentbox.CodeOf(err) == agentbox.Forbidden {
-		err = agentbox.Errorf(agentbox.Forbidden, "%s of %s is not shared with you", q.Name, p.out.From).
-			WithHint("ask who works at %s to run: agentbox task share %s%s %s", p.out.From, map[bool]string{true: "--push "}[q.Steal], q.Name, fleetTeam{p.d}.Name(fleetTeam{p.d}.Self()))
+		err = notShared(q.Name, p.out.From, q.Steal, fleetTeam{p.d}.Name(fleetTeam{p.d}.Self()))
 	}
 	return a, err
 }

@@ -44,7 +44,12 @@ func (d *daemon) newFleet() fleetParts {
 			Lend: d.lend, Value: d.lentValue,
 			Over: d.attemptOver, Name: peers.Name, Changed: changed, Log: d.cfg.Log,
 		},
-		worker: &fleet.Worker{Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: changed},
+		worker: &fleet.Worker{
+			Team: peers, Local: fleetLocal{d}, Log: d.cfg.Log, Wake: wake, Changed: changed,
+			Admit: func(ctx context.Context, member identity.PeerID, name string) (fleet.Entrance, error) {
+				return d.handover.admit(ctx, member, name)
+			},
+		},
 	}
 	d.shares.team.News = func() {
 		wake.Notify()
@@ -53,7 +58,7 @@ func (d *daemon) newFleet() fleetParts {
 	d.shares.team.Offers = func() []catalogue.Record { return append(p.worker.Record(), p.owner.Offers()...) }
 	p.boxes = &elsewhere{Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
 		return peers.dial(ctx, peer, fleet.BoxService)
-	}}, d: d, seen: map[agentbox.BoxID]attemptRef{}}
+	}}, d: d, seen: map[agentbox.BoxID]boxThere{}, ports: map[portThere]forwarding{}}
 	d.shares.team.Serve(fleet.Service, p.owner.Serve)
 	d.shares.team.Serve(fleet.BoxService, p.worker.Serve)
 	return p
@@ -230,8 +235,8 @@ func (f fleetLocal) Enter(ctx context.Context, t agentbox.Task) (*api.Connection
 		return nil, nil, agentbox.Errorf(agentbox.Conflict, "the box of task %s is not made yet", t.For.Task)
 	}
 	if t.Where != "" {
-		c, j, err := f.d.fleet.boxes.Enter(ctx, t.ID, last.Number)
-		return &c, &j, err
+		c, j, err := f.d.fleet.boxes.Enter(ctx, fleet.BoxAt{Task: t.ID, Attempt: last.Number})
+		return &c, j, err
 	}
 	c, err := f.d.boxes.Connect(ctx, api.BoxRef{Box: last.BoxName}, nil)
 	if err != nil {
@@ -247,7 +252,7 @@ func (f fleetLocal) SSH(ctx context.Context, t agentbox.Task) (net.Conn, error) 
 		return nil, agentbox.Errorf(agentbox.Conflict, "the box of task %s is not made yet", t.For.Task)
 	}
 	if t.Where != "" {
-		return f.d.fleet.boxes.SSH(ctx, t.ID, last.Number)
+		return f.d.fleet.boxes.SSH(ctx, fleet.BoxAt{Task: t.ID, Attempt: last.Number})
 	}
 	return f.d.boxes.SSH(ctx, api.BoxRef{Box: last.BoxName})
 }

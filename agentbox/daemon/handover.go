@@ -46,6 +46,7 @@ func (h handover) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ShareContext, h.share)
 	api.Handle(mux, api.PullContext, h.pull)
 	api.Handle(mux, api.PushContext, h.push)
+	api.Handle(mux, api.ConnectContext, h.connectThere)
 }
 
 // subject is a box or a task, and how it is called.

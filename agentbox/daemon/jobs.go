@@ -114,7 +114,13 @@ func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progre
 	found, err := j.find(ctx, req, progress)
 	if j.elsewhere != nil && agentbox.CodeOf(err) == agentbox.NotFound {
 		if at, ok := j.elsewhere.of(req.Box); ok {
-			_, found, err = j.elsewhere.enter(ctx, at)
+			var there *agentbox.Job
+			switch _, there, err = j.elsewhere.enter(ctx, at); {
+			case there != nil:
+				found = *there
+			case err == nil:
+				err = agentbox.Errorf(agentbox.NotFound, "no job runs in box %s", at.name)
+			}
 		}
 	}
 	return found, err

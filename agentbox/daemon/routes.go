@@ -44,8 +44,8 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Label, host.Label(boxes))
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
 	d.taskWork().handle(mux)
-	api.Handle(mux, api.OpenPort, boxes.Ports.Open)
-	api.Handle(mux, api.ClosePort, boxes.Ports.Close)
+	api.Handle(mux, api.OpenPort, d.fleet.boxes.openPort)
+	api.Handle(mux, api.ClosePort, d.fleet.boxes.closePort)
 	api.HandleTunnel(mux, api.BoxSSH, d.fleet.boxes.ssh)
 	api.HandleDownload(mux, api.BoxLog, boxes.Log)
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"path"
 	"time"
 
 	"agentbox/agentbox"
@@ -15,7 +16,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// BoxService is that of questions about the boxes of tasks, from owners to workers.
+// BoxService is that of questions about the boxes of tasks, from owners to workers, and about those that
+// members may enter where they are.
 const BoxService wire.Service = "task-boxes-1"
 
 // What an owner asks of the machine that runs its task.
@@ -26,11 +28,29 @@ const (
 	// askSave takes a snapshot; after the answer comes its pack.
 )
 
-// boxQuestion is about an attempt of the asking peer's.
+// boxQuestion is about an attempt of the asking peer's, or what Name names.
 type boxQuestion struct {
-	Do      string          `json:"do"`
+	Do string `json:"do"`
+	BoxAt
+}
+
+// BoxAt names a box of another machine: that of an attempt, or with Peer the box or task there that has
+// this name or ID.
+type BoxAt struct {
 	Task    agentbox.TaskID `json:"task"`
 	Attempt int             `json:"attempt"`
+	Name    string          `json:"name,omitempty"`
+	Peer    identity.PeerID `json:"-"`
+}
+
+// Entrance is a way into a box of this machine.
+type Entrance struct {
+	// Within ends when who was let in may stay no longer, and at the latest by Leave.
+	Within context.Context
+	Leave  func()
+	// Enter says how to log in, and which job runs, nil if none does. SSH connects to the SSH server.
+	Enter func(context.Context) (*api.Connection, *agentbox.Job, error)
+	SSH   func(context.Context) (net.Conn, error)
 }
 
 type boxAnswer struct {
@@ -65,16 +85,17 @@ func (w *Worker) answerBox(ctx context.Context, peer identity.PeerID, s stream) 
 	}
 	var a boxAnswer
 	then := func() error { return nil }
-	t, err := w.taskOf(peer, q)
+	t, in, err := w.entrance(ctx, peer, q)
 	if err == nil {
+		defer in.Leave()
 		switch q.Do {
 		case askBox:
-			a.Connection, a.Job, err = w.Local.Enter(ctx, t)
+			a.Connection, a.Job, err = in.Enter(in.Within)
 		case askSSH:
 			var box net.Conn
-			if box, err = w.Local.SSH(ctx, t); err == nil {
+			if box, err = in.SSH(in.Within); err == nil {
 				defer box.Close()
-				then = func() error { return join(ctx, s, box) }
+				then = func() error { return join(in.Within, s, box) }
 			}
 		case askLogs:
 			then = func() error { return w.Local.Follow(ctx, t, s) }
@@ -95,6 +116,22 @@ func (w *Worker) answerBox(ctx context.Context, peer identity.PeerID, s stream) 
 		return err
 	}
 	return errors.Join(then(), s.Close())
+}
+
+// entrance lets a peer into the box of its task, or into one that this machine's user shares.
+func (w *Worker) entrance(ctx context.Context, peer identity.PeerID, q boxQuestion) (t agentbox.Task, in Entrance, err error) {
+	if q.Name != "" {
+		if q.Do != askBox && q.Do != askSSH {
+			return t, in, agentbox.Errorf(agentbox.Invalid, "%q is for tasks of your own", q.Do)
+		}
+		in, err = w.Admit(ctx, peer, q.Name)
+		return t, in, err
+	}
+	t, err = w.taskOf(peer, q)
+	return t, Entrance{ctx, func() {},
+		func(ctx context.Context) (*api.Connection, *agentbox.Job, error) { return w.Local.Enter(ctx, t) },
+		func(ctx context.Context) (net.Conn, error) { return w.Local.SSH(ctx, t) },
+	}, err
 }
 
 // taskOf finds the task of a peer. Others learn nothing of it, not even that it is here.
@@ -136,32 +173,34 @@ func (o *Owner) Worker(t agentbox.TaskID, attempt int) (identity.PeerID, error) 
 	return at.lease.Worker, nil
 }
 
-// Boxes reaches the boxes of tasks that other machines run.
+// Boxes reaches boxes that other machines run.
 type Boxes struct {
 	// Dial connects to a member's BoxService.
 	Dial  func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error)
 	Owner *Owner
 }
 
-// Enter says how to log in to the box of an attempt, and which job it runs. Both are the other
-// machine's words.
-func (b Boxes) Enter(ctx context.Context, t agentbox.TaskID, attempt int) (api.Connection, agentbox.Job, error) {
-	a, s, err := b.ask(ctx, boxQuestion{askBox, t, attempt})
+// Enter says how to log in to a box, and which job it runs, nil for none; an attempt has one. Both are the
+// other machine's words, and the box is called by its ID.
+func (b Boxes) Enter(ctx context.Context, at BoxAt) (c api.Connection, j *agentbox.Job, err error) {
+	a, s, err := b.ask(ctx, boxQuestion{askBox, at})
 	if err != nil {
-		return api.Connection{}, agentbox.Job{}, err
+		return c, nil, err
 	}
 	s.Close()
-	if a.Connection == nil || a.Job == nil {
-		return api.Connection{}, agentbox.Job{}, agentbox.Errorf(agentbox.Corrupt, "the other machine does not say where the box of task %s is", t)
+	if a.Connection == nil || a.Job == nil && at.Name == "" || !path.IsAbs(a.Connection.Dir) || agentbox.Printable(a.Connection.Dir) != a.Connection.Dir {
+		return c, nil, agentbox.Errorf(agentbox.Corrupt, "the other machine does not say where the box is")
 	}
-	c := *a.Connection
-	c.Name, a.Job.Box = t.String(), c.Box // what people are shown is ours
-	return c, *a.Job, nil
+	c, j = *a.Connection, a.Job
+	if c.Name = c.Box.String(); j != nil { // what people are shown is ours
+		j.Box = c.Box
+	}
+	return c, j, nil
 }
 
-// SSH connects to the SSH server of the box of an attempt.
-func (b Boxes) SSH(ctx context.Context, t agentbox.TaskID, attempt int) (net.Conn, error) {
-	_, s, err := b.ask(ctx, boxQuestion{askSSH, t, attempt})
+// SSH connects to the SSH server of a box.
+func (b Boxes) SSH(ctx context.Context, at BoxAt) (net.Conn, error) {
+	_, s, err := b.ask(ctx, boxQuestion{askSSH, at})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +209,7 @@ func (b Boxes) SSH(ctx context.Context, t agentbox.TaskID, attempt int) (net.Con
 
 // Follow writes what the command of an attempt writes, until it ends.
 func (b Boxes) Follow(ctx context.Context, t agentbox.TaskID, attempt int, w io.Writer) error {
-	_, s, err := b.ask(ctx, boxQuestion{askLogs, t, attempt})
+	_, s, err := b.ask(ctx, boxQuestion{askLogs, BoxAt{Task: t, Attempt: attempt}})
 	if err != nil {
 		return err
 	}
@@ -182,7 +221,7 @@ func (b Boxes) Follow(ctx context.Context, t agentbox.TaskID, attempt int, w io.
 
 // Save has the worker take a snapshot, and passes it to take.
 func (b Boxes) Save(ctx context.Context, t agentbox.TaskID, attempt int, take func(document []byte, pack io.Reader) error) error {
-	a, s, err := b.ask(ctx, boxQuestion{askSave, t, attempt})
+	a, s, err := b.ask(ctx, boxQuestion{askSave, BoxAt{Task: t, Attempt: attempt}})
 	if err != nil {
 		return err
 	}
@@ -191,11 +230,13 @@ func (b Boxes) Save(ctx context.Context, t agentbox.TaskID, attempt int, take fu
 	return take(a.Document, s)
 }
 
-// ask asks the worker of an attempt. What follows the answer is read from the connection.
+// ask asks the machine that has the box. What follows the answer is read from the connection.
 func (b Boxes) ask(ctx context.Context, q boxQuestion) (a boxAnswer, s *meshConn, err error) {
-	peer, err := b.Owner.Worker(q.Task, q.Attempt)
-	if err != nil {
-		return a, nil, err
+	peer := q.Peer
+	if q.Name == "" {
+		if peer, err = b.Owner.Worker(q.Task, q.Attempt); err != nil {
+			return a, nil, err
+		}
 	}
 	c, err := b.Dial(ctx, peer)
 	if err != nil {

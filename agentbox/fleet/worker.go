@@ -94,6 +94,8 @@ type Worker struct {
 	// Changed is called when what this machine says of itself has changed, and when a task is followed no
 	// more. It must not block.
 	Changed func()
+	// Admit lets a member into a box of this machine, or into that of a task, by its name or ID.
+	Admit func(ctx context.Context, member identity.PeerID, name string) (Entrance, error)
 
 	mu       sync.Mutex
 	followed map[agentbox.TaskID]bool // true for those that are not only kept here
