@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/urfave/cli/v3"
 
@@ -46,10 +47,53 @@ func (a *app) resetCommand() *cli.Command {
 // forkCommand is `fork`: a copy of a box as it is now, named by --name, else after the original.
 func (a *app) forkCommand() *cli.Command {
 	var name string
-	return boxVerb(a, "fork", "copy a box as it is now, including its running processes",
-		"The original goes on running. Both then change independently of each other.", "is running", api.Fork,
-		func(ref api.BoxRef) api.ForkRequest { return api.ForkRequest{BoxRef: ref, Name: name} },
-		&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &name})
+	return &cli.Command{
+		Name: "fork", Category: catLifecycle, Usage: "copy a box as it is now, including its running processes", ArgsUsage: "[BOX|TASK]",
+		Description: "The original goes on running. Both then change independently of each other. Of a box or task of another machine, and of a\n" +
+			"task that has ended, the copy is made here of its snapshot: commits and files, no processes.",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "name", Usage: "call the copy `NAME`", Destination: &name}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			of := cmd.Args().First()
+			b, err := call(ctx, a, api.Fork, api.ForkRequest{BoxRef: a.ref(of), Name: name})
+			if agentbox.CodeOf(err) == agentbox.NotFound && of != "" {
+				b, err = a.forkTask(ctx, of, name)
+			}
+			if err != nil {
+				return err
+			}
+			return a.report(boxFacts("is running")(b))
+		},
+	}
+}
+
+// forkTask copies the box of a task, or else what another machine works on or has left.
+func (a *app) forkTask(ctx context.Context, of, name string) (b agentbox.Box, err error) {
+	var c api.Connection
+	made := false
+	info, err := call(ctx, a, api.ShowTask, api.TaskRef{Task: of})
+	switch last := info.Task.Last(); {
+	case err != nil:
+		c, made, err = a.pullContext(ctx, api.ContextRef{Name: of}, name)
+	case last != nil && last.Result == nil && info.Task.Where == "":
+		return call(ctx, a, api.Fork, api.ForkRequest{BoxRef: api.BoxRef{Box: last.BoxName}, Name: name})
+	default:
+		var source api.CapturedSource
+		if source, err = a.sourceOf(ctx, info.Task.ID.String()); err == nil {
+			var resp api.UpResponse
+			resp, err = a.up(ctx, api.UpRequest{Source: &source.Source, Name: name})
+			c, made = resp.Connection, resp.Created
+		}
+	}
+	if err != nil {
+		return b, err
+	}
+	if b, err = call(ctx, a, api.ShowBox, api.BoxRef{Box: c.Box.String()}); err == nil && !made {
+		return b, agentbox.Errorf(agentbox.Exists, "box %s was made of %s before", b.Name, of).WithHint("agentbox fork %s copies it, or agentbox rm %s removes it first", b.Name, b.Name)
+	}
+	if err == nil && !a.quiet {
+		fmt.Fprintf(a.stderr, "%s was copied by its snapshot: commits and files, no processes\n", of)
+	}
+	return b, err
 }
 
 // checkpointCommand is `checkpoint`. It prints the ID, which rollback accepts. --json prints an
