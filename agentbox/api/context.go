@@ -11,6 +11,10 @@ import (
 var (
 	// ShowIdentity takes a snapshot of a box, which it wakes.
 	ShowIdentity = Endpoint[BoxRef, Identity]{"/v1/identity/show"}
+	// CheckIdentity runs the script of package identity in a box, which it wakes, and compares what that
+	// says with a report of CI. IdentityStats sums up what such checks found.
+	CheckIdentity = Endpoint[IdentityCheck, []identity.Difference]{"/v1/identity/check"}
+	IdentityStats = Endpoint[TaskList, identity.Stats]{"/v1/identity/stats"}
 	// ShareContext replaces who may enter a context, or all of a project.
 	ShareContext = Endpoint[ShareRequest, Shared]{"/v1/context/share"}
 	// PullContext brings a context of another machine here, from which Up makes a box. It is NotFound if
@@ -32,6 +36,13 @@ type Identity struct {
 	identity.Document
 	ID       agentbox.Digest `json:"id"`
 	Packages []string        `json:"packages,omitempty"` // NAME=VERSION
+}
+
+// IdentityCheck compares a box with a report. Task is the one whose box it is, or is made like, "" for none.
+type IdentityCheck struct {
+	BoxRef
+	Task   string `json:"task,omitempty"`
+	Report string `json:"report"`
 }
 
 // ShareRequest names a context, or with Project the project of Directory. Members are names or IDs of

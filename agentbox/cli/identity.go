@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -19,7 +22,7 @@ import (
 func (a *app) identityCommand() *cli.Command {
 	return &cli.Command{
 		Name: "identity", Category: catLifecycle, Usage: "say what an environment is, and how two differ",
-		Commands: []*cli.Command{a.identityShow(), a.identityDiff(), a.identityCheck(), a.identityScript()},
+		Commands: []*cli.Command{a.identityShow(), a.identityDiff(), a.identityCheck(), a.identityStats(), a.identityScript()},
 	}
 }
 
@@ -95,32 +98,80 @@ func shortened(value string) string {
 func (a *app) identityCheck() *cli.Command {
 	file := ""
 	return &cli.Command{
-		Name: "check", Usage: "compare a box with what CI reported of itself; exits with 1 if they differ", ArgsUsage: "[BOX]",
-		Description: "FILE is the output of the script that `identity script` prints, as CI ran it. The same script runs in the box.",
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "ci", Usage: "read the report of CI from `FILE`", Destination: &file}},
+		Name: "check", Usage: "compare a box with what CI reported of itself; exits with 1 if they differ", ArgsUsage: "[BOX|TASK]",
+		Description: "FILE is the output of the script that `identity script` prints, as CI ran it. The same script runs in the box; that of a task that\n" +
+			"has ended is made again, and removed.",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "ci", Usage: "read the report of CI from `FILE`", Destination: &file}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if file == "" {
 				return agentbox.Errorf(agentbox.Invalid, "identity check needs --ci FILE").WithHint("agentbox identity script prints what CI runs to make it")
 			}
-			f, err := os.Open(file)
-			if err != nil {
-				return agentbox.Errorf(agentbox.NotFound, "%w", err)
-			}
-			defer f.Close()
-			ci, err := identity.ParseReport(f)
+			report, err := readReport(file)
 			if err != nil {
 				return err
 			}
-			ref := a.ref(cmd.Args().First())
-			ran, err := call(ctx, a, api.RunInBox, api.RunRequest{BoxRef: ref, Script: identity.Script(ci.Lockfiles()), Seconds: 120})
+			name := cmd.Args().First()
+			c, made, err := a.context(ctx, name, false)
 			if err != nil {
 				return err
 			}
-			here, err := identity.ParseReport(strings.NewReader(ran.Stdout))
+			req := api.IdentityCheck{BoxRef: api.BoxRef{Box: c.Box.String()}, Report: report}
+			if id, err := agentbox.ParseTaskID(name); err == nil {
+				req.Task = id.String()
+			}
+			all, err := call(ctx, a, api.CheckIdentity, req)
+			if made { // nothing was done in it
+				_, gone := call(ctx, a, api.Remove, req.BoxRef)
+				err = errors.Join(err, gone)
+			}
 			if err != nil {
 				return err
 			}
-			return a.reportDifferences(ci.Diff(here), "CI", "box")
+			return a.reportDifferences(all, "CI", "box")
+		},
+	}
+}
+
+// readReport reads what CI reported. The daemon says what is wrong with it.
+func readReport(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", agentbox.Errorf(agentbox.NotFound, "%w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, identity.MaxReport))
+	return strings.ToValidUTF8(string(b), "\ufffd"), err
+}
+
+// identityStats is `identity stats`. --json prints an identity.Stats.
+func (a *app) identityStats() *cli.Command {
+	since := "30d"
+	var req api.TaskList
+	return &cli.Command{
+		Name: "stats", Usage: "say how often CI and box disagreed, and by what, in all that identity check compared",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Value: since, Usage: "only checks of the last `TIME`, such as 30d or 12h", Destination: &since},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "boxes and tasks of all projects", Destination: &req.All},
+		},
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			span, err := parseSince(since)
+			if err != nil {
+				return err
+			}
+			if req.Directory, err = os.Getwd(); err != nil {
+				req.All = true
+			}
+			req.Since = time.Now().Add(-span)
+			return callAndReport(ctx, a, api.IdentityStats, req, func(s identity.Stats) facts {
+				f := listed(s.By, []string{"WHAT", "NAME", "TIMES"}, func(c identity.Count) (string, []string) {
+					return c.What, []string{c.What, c.Name, fmt.Sprintf("%d of %d", c.Times, s.Checks)}
+				})
+				f.value, f.text = s, fmt.Sprintf("CI and box disagreed in %d of %s, %d of tasks", s.Disagreed, agentbox.Plural(s.Checks, "check"), s.Tasks)
+				if s.Disagreed == 0 {
+					f.table = nil
+				}
+				return f
+			})
 		},
 	}
 }

@@ -28,12 +28,13 @@ type handover struct {
 	d     *daemon
 	owner *contexts.Owner
 	cache *sharedCache
+	seen  *identity.Checks
 
 	pushing *sync.Mutex // held while work is taken
 }
 
 func (d *daemon) newHandover() handover {
-	h := handover{d: d, cache: new(sharedCache), pushing: new(sync.Mutex), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
+	h := handover{d: d, cache: new(sharedCache), seen: &identity.Checks{File: d.cfg.Home.CIChecks()}, pushing: new(sync.Mutex), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
 	h.owner.Find, h.owner.Prepare, h.owner.Accept, h.owner.Steal = h.find, h.prepare, h.accept, h.steal
 	d.shares.contexts.Store(h.owner)
 	d.shares.team.Serve(contexts.Service, h.owner.Handler())
@@ -43,6 +44,8 @@ func (d *daemon) newHandover() handover {
 
 func (h handover) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ShowIdentity, h.show)
+	api.Handle(mux, api.CheckIdentity, h.check)
+	api.Handle(mux, api.IdentityStats, h.stats)
 	api.Handle(mux, api.ShareContext, h.share)
 	api.Handle(mux, api.PullContext, h.pull)
 	api.Handle(mux, api.PushContext, h.push)

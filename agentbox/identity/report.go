@@ -45,9 +45,9 @@ var kinds = []kind{
 	{"commit", false}, {"lockfile", false}, {"tool", true}, {"architecture", false}, {"system", false}, {"package", true}, {"locale", false}, {"variable", false}, {"limit", false}, {"kernel", false},
 }
 
-// Bounds of a report.
+// Bounds of a report, in bytes.
 const (
-	maxReport = 4 << 20 // bytes
+	MaxReport = 2 << 20
 	maxLine   = 4 << 10
 )
 
@@ -55,7 +55,7 @@ const (
 // are not known are left out.
 func ParseReport(r io.Reader) (Report, error) {
 	out := Report{}
-	lines := bufio.NewScanner(io.LimitReader(r, maxReport))
+	lines := bufio.NewScanner(io.LimitReader(r, MaxReport))
 	lines.Buffer(nil, maxLine)
 	if !lines.Scan() || lines.Text() != reportHeader {
 		return nil, agentbox.Errorf(agentbox.Corrupt, "this is no report: it does not begin with %q", reportHeader).WithHint("agentbox identity script prints what CI has to run; its output is the report")
