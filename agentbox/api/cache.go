@@ -24,6 +24,8 @@ var (
 	ShareCache = Endpoint[CacheShareRequest, CacheEntry]{"/v1/cache/share"}
 	// RemoveCache removes an entry with its names and alarms.
 	RemoveCache = Endpoint[CacheRef, CacheEntry]{"/v1/cache/remove"}
+	// DropBranch removes the setup results that only a branch of a checkout's project reads.
+	DropBranch = Endpoint[BranchRef, []CacheEntry]{"/v1/cache/branch/drop"}
 	// CacheQuota changes quotas and returns the resulting usage.
 	CacheQuota = Endpoint[CacheQuotaRequest, CacheUsage]{"/v1/cache/quota"}
 )
@@ -33,6 +35,12 @@ var (
 // these. It may also be the name of an image, which means the newest with that name.
 type CacheRef struct {
 	Ref string `json:"ref"`
+}
+
+// BranchRef names a branch of the project of a checkout.
+type BranchRef struct {
+	Directory string `json:"directory"`
+	Branch    string `json:"branch"`
 }
 
 // CacheShareRequest shares a blob with the machines of the team, or stops sharing it.

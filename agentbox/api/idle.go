@@ -63,5 +63,7 @@ type IdleStatus struct {
 	Policy  IdlePolicy   `json:"policy"`
 	Facts   IdleFacts    `json:"facts"`
 	Against []IdleReason `json:"against"`
-	Boxes   IdleBoxes    `json:"boxes"`
+	// Busy are the reasons against work that can wait, of this machine's own user.
+	Busy  []IdleReason `json:"busy"`
+	Boxes IdleBoxes    `json:"boxes"`
 }

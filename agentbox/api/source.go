@@ -174,3 +174,14 @@ func ParseDigests(in io.Reader) ([]agentbox.Digest, error) {
 	}
 	return all, err
 }
+
+// SourceOfCommit makes a source of a commit that a checkout has, as that branch, for boxes apart from the
+// checkout's own.
+var SourceOfCommit = Endpoint[CommitRef, CapturedSource]{"/v1/source/commit"}
+
+// CommitRef names a commit of a checkout, by its whole name.
+type CommitRef struct {
+	Directory string `json:"directory"`
+	Commit    string `json:"commit"`
+	Branch    string `json:"branch"`
+}

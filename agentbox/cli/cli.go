@@ -216,7 +216,7 @@ func (a *app) verbs() []verb {
 		// These let other programs and a browser use boxes.
 		{"serve", a.serveCommand}, {"mcp", a.mcpCommand}, {"ui", a.uiCommand}, {"token", a.tokenCommand},
 		// These are about this machine rather than one box.
-		{"init", a.initCommand}, {"host", a.hostCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"idle", a.idleCommand}, {"lima", a.limaCommand}, {"service", a.serviceCommand},
+		{"init", a.initCommand}, {"host", a.hostCommand}, {"image", a.imageCommand}, {"cache", a.cacheCommand}, {"mesh", a.meshCommand}, {"idle", a.idleCommand}, {"project", a.projectCommand}, {"lima", a.limaCommand}, {"service", a.serviceCommand},
 		{"prune", a.pruneCommand}, {"doctor", a.doctorCommand}, {"bench", a.benchCommand}, {"daemon", a.daemonCommand}, {"version", a.versionCommand},
 		// Other programs run these: ssh and git. They are no part of the contract with
 		// users, and may change with any build.

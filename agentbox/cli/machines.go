@@ -55,6 +55,7 @@ var onlyHere = map[string]string{
 	"task schedule": "it would need the checkout each time: run it there",
 	"daemon":        "agentbox daemon start starts the one there",
 	"bench":         "run it there",
+	"project":       "run it there",
 	"serve":         "run it there, and reach it by ssh -L",
 	"ui":            "run it there, and reach it by ssh -L",
 	"service":       "run it there",

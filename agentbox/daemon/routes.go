@@ -94,6 +94,7 @@ func (d *daemon) handler() http.Handler {
 
 	// The store, and the team.
 	d.entries().Handle(mux)
+	api.Handle(mux, api.DropBranch, d.dropBranch)
 	d.membership().Handle(mux)
 	api.Handle(mux, api.SetIdle, func(ctx context.Context, p api.IdlePolicy, progress agentbox.Progress) (api.IdleStatus, error) {
 		defer d.fleet.worker.Wake.Notify()

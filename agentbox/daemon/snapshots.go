@@ -36,6 +36,7 @@ func (s snapshots) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.RemoveSnapshot, s.remove)
 	api.Handle(mux, api.WriteSnapshot, s.write)
 	api.Handle(mux, api.SourceOfSnapshot, s.source)
+	api.Handle(mux, api.SourceOfCommit, s.ofCommit)
 }
 
 func (s snapshots) mirror(projectName string) string {
@@ -183,6 +184,26 @@ func (s snapshots) write(ctx context.Context, req api.SnapshotInto, _ agentbox.P
 		return api.None{}, errors.Join(err, os.RemoveAll(req.Into))
 	}
 	return api.None{}, nil
+}
+
+// ofCommit is api.SourceOfCommit.
+func (s snapshots) ofCommit(ctx context.Context, req api.CommitRef, _ agentbox.Progress) (api.CapturedSource, error) {
+	p, err := projectOf(ctx, req.Directory)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	kept, err := snapshot.AtCommit(ctx, s.mirror(p.Name), req.Directory, req.Commit)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	from := placed(ctx, p.Name, req.Directory)
+	c, release, err := s.sources.checkout(ctx, kept, p.Name, req.Branch, from.Directory)
+	if err != nil {
+		return api.CapturedSource{}, err
+	}
+	defer release()
+	from.Digest, from.Apart = c.Digest(), true
+	return describeSource(c, from), nil
 }
 
 // sourceOf makes a source of a snapshot that is in the mirror, for a user in a directory. Its boxes are

@@ -109,6 +109,22 @@ func checkKey(made caches.Result) error {
 	return nil
 }
 
+// OfBranch lists the manifests of what was published for a branch of a project alone.
+func (s SetupResults) OfBranch(ctx context.Context, project, branch string) (all []agentbox.Digest, err error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := store.Names(namespace, "")
+	for _, n := range names {
+		made, err := madeAs(ctx, store, n)
+		if in := made.Ingredients; err == nil && branch != "" && in.Project == project && in.Branch == branch { // what cannot be read is nobody's
+			all = append(all, n.Manifest)
+		}
+	}
+	return all, err
+}
+
 // Size is the bytes of a result that is here; 0 if it is not.
 func (s SetupResults) Size(ctx context.Context, manifest agentbox.Digest) int64 {
 	store, err := s.Store(ctx)

@@ -297,3 +297,16 @@ func (k Kept) began() string {
 	}
 	return k.Base
 }
+
+// AtCommit is a commit that a checkout has, as work of which nothing is uncommitted, in the mirror at dir.
+func AtCommit(ctx context.Context, dir, checkout, commit string) (Kept, error) {
+	k := keepRun{req: Request{Mirror: dir, Base: commit, Checkout: checkout}}
+	if err := k.prepare(ctx); err != nil {
+		return Kept{}, err
+	}
+	has, err := k.mirror.has(ctx, commit)
+	if err != nil || !has[commit] {
+		return Kept{}, errors.Join(err, agentbox.Errorf(agentbox.NotFound, "%s has no commit %.40s", checkout, commit))
+	}
+	return Kept{Mirror: k.mirror.dir, Head: commit, Base: commit, Commit: commit, Whole: commit, exact: true}, nil
+}
