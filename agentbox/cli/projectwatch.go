@@ -32,6 +32,8 @@ type watcher struct {
 	root, remote string
 	project      string
 	always       bool // also while the machine is busy
+	// merged tells of a commit, and one of the default branch, whether that has it.
+	merged map[[2]string]bool
 }
 
 // watchedRefs are the refs of watcher, below the name of the remote.
@@ -41,7 +43,7 @@ const watchedRefs = "refs/agentbox/watched/"
 const maxGitOutput = 8 << 20
 
 func (a *app) projectWatch() *cli.Command {
-	w := watcher{app: a}
+	w := watcher{app: a, merged: map[[2]string]bool{}}
 	every, once := time.Minute, false
 	return &cli.Command{
 		Name: "watch", Usage: "make ready what boxes of pushed branches need, and clean up after merged and deleted ones",
@@ -127,7 +129,7 @@ func (w watcher) round(ctx context.Context) error {
 	if err := w.fetch(ctx, now, known); err != nil {
 		return err
 	}
-	prepare, gone := now.Since(known, w.merged(ctx, now))
+	prepare, gone := now.Since(known, w.findMerged(ctx, now))
 	var failed error
 	for _, name := range gone { // first: a new one may need its name
 		failed = errors.Join(failed, w.cleanUp(ctx, name))
@@ -170,7 +172,7 @@ func (w watcher) fetch(ctx context.Context, now project.Heads, known map[string]
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc", "--refmap=", "--", w.remote}
 	n := len(args)
 	for name, commit := range now.Branches {
-		if known[name] == commit {
+		if _, looked := w.merged[[2]string{commit, now.Branches[now.Default]}]; looked || known[name] == commit {
 			continue
 		}
 		if _, err := w.git(ctx, "cat-file", "-e", commit+"^{commit}"); err != nil {
@@ -184,14 +186,22 @@ func (w watcher) fetch(ctx context.Context, now project.Heads, known map[string]
 	return err
 }
 
-// merged has the commits of branches that the default branch has, too.
-func (w watcher) merged(ctx context.Context, now project.Heads) map[string]bool {
-	all := map[string]bool{}
+// findMerged finds the commits of branches that the default branch has, too.
+func (w watcher) findMerged(ctx context.Context, now project.Heads) map[string]bool {
+	all, into := map[string]bool{}, now.Branches[now.Default]
+	if len(w.merged) > 100_000 {
+		clear(w.merged)
+	}
 	for name, commit := range now.Branches {
-		if name != now.Default && now.Default != "" {
-			_, err := w.git(ctx, "merge-base", "--is-ancestor", commit, now.Branches[now.Default])
-			all[commit] = err == nil
+		if name == now.Default || into == "" {
+			continue
 		}
+		of := [2]string{commit, into}
+		if _, looked := w.merged[of]; !looked {
+			_, err := w.git(ctx, "merge-base", "--is-ancestor", commit, into)
+			w.merged[of] = err == nil
+		}
+		all[commit] = w.merged[of]
 	}
 	return all
 }
