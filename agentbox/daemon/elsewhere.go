@@ -65,6 +65,10 @@ func (e *elsewhere) of(name string) (boxThere, bool) {
 // enter asks how to log in to a box, and remembers which one it is.
 func (e *elsewhere) enter(ctx context.Context, at boxThere) (api.Connection, *agentbox.Job, error) {
 	c, j, err := e.Enter(ctx, at.BoxAt)
+	if agentbox.CodeOf(err) == agentbox.Forbidden && at.Name != "" {
+		team := fleetTeam{e.d}
+		err = notShared(at.Name, team.Name(at.Peer), true, team.Name(team.Self()))
+	}
 	if err != nil {
 		return c, j, err
 	}

@@ -83,9 +83,6 @@ func (h handover) connectThere(ctx context.Context, req api.ContextRef, _ agentb
 	}
 	machine := fleetTeam{h.d}.Name(theirs.Owner)
 	c, _, err := h.d.fleet.boxes.enter(ctx, boxThere{fleet.BoxAt{Name: theirs.ID, Peer: theirs.Owner}, nameThere(theirs.Name, theirs.ID, machine)})
-	if agentbox.CodeOf(err) == agentbox.Forbidden {
-		err = notShared(theirs.ID, machine, true, fleetTeam{h.d}.Name(fleetTeam{h.d}.Self()))
-	}
 	return c, err
 }
 
