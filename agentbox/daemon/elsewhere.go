@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -31,7 +32,7 @@ type elsewhere struct {
 	ports map[portThere]forwarding
 }
 
-// boxThere is a box of another machine, and how it is called here.
+// boxThere is a box of another machine, and how it is called here: "" by its ID.
 type boxThere struct {
 	fleet.BoxAt
 	name string
@@ -45,7 +46,7 @@ const maxSeen = 1000
 func (e *elsewhere) of(name string) (boxThere, bool) {
 	e.mu.Lock()
 	for id, at := range e.seen {
-		if id.String() == name || at.name == name && at.Name != "" {
+		if id.String() == name || name != "" && at.name == name && at.Name != "" {
 			e.mu.Unlock()
 			return at, true
 		}
@@ -75,7 +76,7 @@ func (e *elsewhere) enter(ctx context.Context, at boxThere) (api.Connection, *ag
 	if _, err := e.d.boxes.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
 		return c, j, agentbox.Errorf(agentbox.Corrupt, "the other machine names a box of this one")
 	}
-	c.Name = at.name
+	c.Name = cmp.Or(at.name, c.Box.String())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.seen) >= maxSeen {

@@ -100,7 +100,7 @@ func notShared(name, machine string, push bool, self string) error {
 var hostName = agentbox.Pattern(`^[a-z0-9][a-z0-9._-]{0,200}$`)
 
 // nameThere is how a context of another machine is called here: NAME.MACHINE, for ssh and editors too. A
-// task is called by its ID. Where the names that others gave are none, it is the ID.
+// task is called by its ID. It is "" where the names that others gave are none.
 func nameThere(name, id, machine string) string {
 	if _, err := agentbox.ParseTaskID(id); err == nil {
 		name = id
@@ -110,5 +110,5 @@ func nameThere(name, id, machine string) string {
 			return text
 		}
 	}
-	return "there"
+	return ""
 }

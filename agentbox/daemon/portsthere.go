@@ -12,11 +12,12 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/fleet"
 )
 
 // portThere is a port of a box of another machine.
 type portThere struct {
-	box  string // boxThere.name
+	box  fleet.BoxAt
 	port int
 }
 
@@ -44,7 +45,7 @@ func (e *elsewhere) openPort(ctx context.Context, req api.PortRequest, progress 
 		f, err = listen(0)
 	}
 	if err == nil {
-		err = e.keep(portThere{at.name, req.Port}, forwarding{f, client})
+		err = e.keep(portThere{at.BoxAt, req.Port}, forwarding{f, client})
 	}
 	if err != nil {
 		return p, errors.Join(err, client.Close())
@@ -103,7 +104,7 @@ func (e *elsewhere) closePort(ctx context.Context, req api.PortRequest, progress
 	if agentbox.CodeOf(err) != agentbox.NotFound || !ok {
 		return none, err
 	}
-	if was, _ := e.drop(portThere{at.name, req.Port}, nil); !was { // its connection may have ended meanwhile
+	if was, _ := e.drop(portThere{at.BoxAt, req.Port}, nil); !was { // its connection may have ended meanwhile
 		return none, agentbox.Errorf(agentbox.NotFound, "port %d is not forwarded", req.Port)
 	}
 	return none, nil

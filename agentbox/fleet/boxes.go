@@ -188,6 +188,11 @@ func (b Boxes) Enter(ctx context.Context, at BoxAt) (c api.Connection, j *agentb
 		return c, nil, err
 	}
 	s.Close()
+	return a.entered(at)
+}
+
+// entered is what an answer says of a box. Its directory goes into command lines, of editors too.
+func (a boxAnswer) entered(at BoxAt) (c api.Connection, j *agentbox.Job, err error) {
 	if a.Connection == nil || a.Job == nil && at.Name == "" || !path.IsAbs(a.Connection.Dir) || agentbox.Printable(a.Connection.Dir) != a.Connection.Dir {
 		return c, nil, agentbox.Errorf(agentbox.Corrupt, "the other machine does not say where the box is")
 	}

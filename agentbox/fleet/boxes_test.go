@@ -92,6 +92,26 @@ func TestGuest(t *testing.T) {
 	}
 }
 
+// FuzzBoxAnswer reads what another machine says of a box.
+func FuzzBoxAnswer(f *testing.F) {
+	f.Add([]byte(`{"connection":{"box":"0123456789ab","name":"-x","dir":"/workspace"},"job":{"id":"j-01020304","box":"ba9876543210"}}`), true)
+	f.Add([]byte(`{"connection":{"dir":"--install-extension"}}`), false)
+	f.Fuzz(func(t *testing.T, b []byte, ofTask bool) {
+		var a boxAnswer
+		at := BoxAt{Name: "shared"}
+		if ofTask {
+			at = BoxAt{Attempt: 1}
+		}
+		if json.Unmarshal(b, &a) != nil {
+			return
+		}
+		c, j, err := a.entered(at)
+		if err == nil && (c.Dir[0] != '/' || c.Name != c.Box.String() || j == nil && ofTask || j != nil && j.Box != c.Box) {
+			t.Errorf("%+v, %+v", c, j)
+		}
+	})
+}
+
 // FuzzBoxQuestion asks a machine that shares nothing and runs nothing for anybody.
 func FuzzBoxQuestion(f *testing.F) {
 	f.Add([]byte(`{"do":"ssh","task":"t-00000000","attempt":0,"name":"shared"}`))
