@@ -192,11 +192,11 @@ func (b Boxes) Enter(ctx context.Context, at BoxAt) (c api.Connection, j *agentb
 }
 
 // entered is what an answer says of a box. Its directory goes into command lines, of editors too.
-func (a boxAnswer) entered(at BoxAt) (c api.Connection, j *agentbox.Job, err error) {
-	if a.Connection == nil || a.Job == nil && at.Name == "" || !path.IsAbs(a.Connection.Dir) || agentbox.Printable(a.Connection.Dir) != a.Connection.Dir {
+func (b boxAnswer) entered(at BoxAt) (c api.Connection, j *agentbox.Job, err error) {
+	if b.Connection == nil || b.Job == nil && at.Name == "" || !path.IsAbs(b.Connection.Dir) || agentbox.Printable(b.Connection.Dir) != b.Connection.Dir {
 		return c, nil, agentbox.Errorf(agentbox.Corrupt, "the other machine does not say where the box is")
 	}
-	c, j = *a.Connection, a.Job
+	c, j = *b.Connection, b.Job
 	if c.Name = c.Box.String(); j != nil { // what people are shown is ours
 		j.Box = c.Box
 	}
