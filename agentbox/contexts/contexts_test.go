@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestOnlyWhoIsAllowed(t *testing.T) {
 	o, prepared := owner(t)
 	ask := func(p identity.PeerID) Answer { return o.answer(t.Context(), p, Question{Name: "t-1"}) }
 	unknown := o.answer(t.Context(), alice, Question{Name: "t-2"})
-	if got := ask(alice); got != unknown || !got.Refused || *prepared != 0 {
+	if got := ask(alice); !reflect.DeepEqual(got, unknown) || !got.Refused || *prepared != 0 {
 		t.Errorf("nobody is allowed: %+v, unlike what does not exist: %+v", got, unknown)
 	}
 	if err := o.Share(Subject{ID: "t-1", Project: "app"}, []string{alice.String()}, false); err != nil {

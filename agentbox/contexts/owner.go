@@ -30,6 +30,8 @@ type Answer struct {
 	Snapshot agentbox.Digest `json:"snapshot,omitzero"`
 	Work     agentbox.Digest `json:"work,omitzero"`
 	History  agentbox.Digest `json:"history,omitzero"`
+	// Members are those who may enter it, for a machine that is to have a copy.
+	Members []string `json:"members,omitempty"`
 	// Refused tells that there is no such context, or none for who asks; Failed, what went wrong.
 	Refused bool   `json:"refused,omitempty"`
 	Failed  string `json:"failed,omitempty"`
@@ -54,12 +56,16 @@ type Owner struct {
 	Accept func(ctx context.Context, s Subject, member identity.PeerID, p Push) (Pushed, error)
 	// Steal pauses the box of s for a member, once its context was prepared.
 	Steal func(ctx context.Context, s Subject, member identity.PeerID) error
+	// Copy finds a copy of another machine's context; Chosen tells whether a member is to have one of ours.
+	// Both may be nil.
+	Copy   func(name string) (Copy, bool)
+	Chosen func(s Subject, member identity.PeerID) bool
 	// Withdrawn is called when something that was granted is not any more.
 	Withdrawn func()
 	Log       *slog.Logger
 
 	mu      sync.Mutex
-	granted map[agentbox.Digest]map[identity.PeerID]Subject
+	granted map[agentbox.Digest]map[identity.PeerID]granted
 	lent    map[loan]int
 	guests  map[*guest]bool
 }
@@ -81,6 +87,9 @@ func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) 
 		}
 	}
 	if !may {
+		if a, ok := o.copied(member, q); ok {
+			return a
+		}
 		o.Log.Info("a member asked for a context that it may not enter", "peer", member.Short(), "error", err)
 		return Answer{Refused: true}
 	}
@@ -91,18 +100,30 @@ func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) 
 	if err != nil {
 		return Answer{Failed: failure(err)}
 	}
+	o.grant(member, s, false, a)
+	a.Members = o.forCopy(s, member)
+	return a
+}
+
+// granted is what a member may fetch a blob for.
+type granted struct {
+	Subject
+	copied bool
+}
+
+// grant lets a member fetch what an answer names.
+func (o *Owner) grant(member identity.PeerID, s Subject, copied bool, a Answer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.granted == nil {
-		o.granted = map[agentbox.Digest]map[identity.PeerID]Subject{}
+		o.granted = map[agentbox.Digest]map[identity.PeerID]granted{}
 	}
 	for _, d := range a.blobs() {
 		if o.granted[d] == nil {
-			o.granted[d] = map[identity.PeerID]Subject{}
+			o.granted[d] = map[identity.PeerID]granted{}
 		}
-		o.granted[d][member] = s
+		o.granted[d][member] = granted{s, copied}
 	}
-	return a
 }
 
 // blobs are the manifests that an answer names.
@@ -125,7 +146,11 @@ func (o *Owner) Granted(member identity.PeerID, manifest agentbox.Digest) bool {
 	if lent || !ok {
 		return lent
 	}
-	may, err := o.Allowed.May(s, member)
+	if s.copied {
+		c, ok := o.Copy(s.ID)
+		return ok && c.May(member)
+	}
+	may, err := o.Allowed.May(s.Subject, member)
 	return may && err == nil
 }
 

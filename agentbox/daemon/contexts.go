@@ -31,7 +31,10 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 		if name == "" && len(t.Command) > 0 {
 			name = filepath.Base(t.Command[0])
 		}
-		out = append(out, team.Context{Kind: catalogue.Task, ID: t.ID.String(), Name: name, State: string(t.State), Project: t.Project, Isolation: string(t.Isolation)})
+		out = append(out, team.Context{
+			Kind: catalogue.Task, ID: t.ID.String(), Name: name, State: string(t.State), Project: t.Project, Isolation: string(t.Isolation),
+			Copies: d.handover.copies.choose(t), Version: versionOf(t),
+		})
 	}
-	return out, nil
+	return append(out, d.handover.copies.announced()...), nil
 }

@@ -107,6 +107,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.export.Run(ctx, d.gather) })
 	work.Go(func() { d.fleet.worker.Run(ctx) })
 	work.Go(func() { d.watcher().Run(ctx) })
+	work.Go(func() { d.handover.copies.run(ctx) })
 	work.Go(func() { d.tooling.serve(ctx, cfg.Home.ToolsSocket(), cfg.Log) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)

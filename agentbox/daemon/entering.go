@@ -25,7 +25,8 @@ import (
 type pulling struct {
 	handover
 	progress agentbox.Progress
-	peer     peers.PeerID
+	peer     peers.PeerID // who has it
+	whose    peers.PeerID // who signed it
 	out      api.PulledContext
 	answer   contexts.Answer
 	snap     layers.StoredSnapshot
@@ -43,9 +44,9 @@ func (h handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 	if err != nil {
 		return p.out, err
 	}
-	p.peer, p.out.From = theirs.Owner, fleetTeam{h.d}.Name(theirs.Owner)
+	p.peer, p.whose, p.out.From = theirs.Owner, theirs.Whose, fleetTeam{h.d}.Name(theirs.Owner)
 	h.d.sources.CopyAhead(theirs.Project)
-	if err := p.identify(ctx, contexts.Question{Name: theirs.ID, Steal: req.Steal}); err != nil {
+	if err := p.identify(ctx, contexts.Question{Name: nameOf(theirs), Steal: req.Steal}); err != nil {
 		return p.out, err
 	}
 	all, inner := errgroup.WithContext(ctx)
@@ -58,7 +59,7 @@ func (h handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 	}
 	p.pin(image, setup)
 	p.out.Steps = p.steps
-	p.out.Entered = &api.Entered{Machine: p.out.From, Peer: p.peer.String(), ID: theirs.ID, Name: theirs.Name, Identity: p.out.Identity}
+	p.out.Entered = &api.Entered{Machine: p.out.From, Peer: p.whose.String(), ID: theirs.ID, Name: theirs.Name, Identity: p.out.Identity}
 	p.out.MissingSecrets, err = h.missingSecrets(p.out.Identity)
 	return p.out, err
 }
@@ -71,10 +72,10 @@ func (h handover) locate(name string) (team.AnnouncedContext, error) {
 	}
 	self := fleetTeam{h.d}.Self()
 	found := slices.DeleteFunc(h.d.shares.team.TeamContexts(), func(c team.AnnouncedContext) bool {
-		there := machine == "" || machine == fleetTeam{h.d}.Name(c.Owner) || machine == c.Owner.String()
-		return !there || c.Owner == self || c.ID != what && c.Name != what && (len(what) < 4 || !strings.HasPrefix(c.ID, what))
+		there := machine == "" || machine == fleetTeam{h.d}.Name(c.Whose) || machine == c.Whose.String()
+		return !there || c.Whose == self || c.ID != what && c.Name != what && (len(what) < 4 || !strings.HasPrefix(c.ID, what))
 	})
-	found = slices.CompactFunc(found, func(a, b team.AnnouncedContext) bool { return a.Owner == b.Owner && a.ID == b.ID })
+	found = h.nearest(found)
 	if len(found) == 0 {
 		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.NotFound, "no machine of the team works on %s, or shares it", name).
 			WithHint("agentbox ls --team lists what there is; a task that has ended has to be shared by its owner: agentbox task share %s", what)
@@ -83,6 +84,35 @@ func (h handover) locate(name string) (team.AnnouncedContext, error) {
 		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.Conflict, "%d machines of the team have a %s", len(found), name).WithHint("name the machine: %s/%s", fleetTeam{h.d}.Name(found[0].Owner), what)
 	}
 	return found[0], nil
+}
+
+// nearest leaves one of each context: that of its owner or, if that is away, a copy: of this machine, or
+// of one that is there.
+func (h handover) nearest(all []team.AnnouncedContext) []team.AnnouncedContext {
+	self, online := fleetTeam{h.d}.Self(), h.d.shares.mesh.OnlinePeers()
+	rank := func(c team.AnnouncedContext) int {
+		switch {
+		case c.Owner == c.Whose && slices.Contains(online, c.Owner):
+			return 0
+		case c.Owner == self:
+			return 1
+		case slices.Contains(online, c.Owner):
+			return 2
+		}
+		return 3
+	}
+	slices.SortStableFunc(all, func(a, b team.AnnouncedContext) int {
+		return cmp.Or(a.Whose.Compare(b.Whose), strings.Compare(a.ID, b.ID), cmp.Compare(rank(a), rank(b)))
+	})
+	return slices.CompactFunc(all, func(a, b team.AnnouncedContext) bool { return a.Whose == b.Whose && a.ID == b.ID })
+}
+
+// nameOf is what the machine that announces a context is asked for.
+func nameOf(c team.AnnouncedContext) string {
+	if c.Whose != c.Owner {
+		return copyName(c.Whose, c.ID)
+	}
+	return c.ID
 }
 
 func (p *pulling) did(what api.ContextPart, begun time.Time, bytes int64, detail string) {
@@ -96,6 +126,10 @@ func (p *pulling) did(what api.ContextPart, begun time.Time, bytes int64, detail
 }
 
 func (p *pulling) ask(ctx context.Context, q contexts.Question) (contexts.Answer, error) {
+	if p.peer == (fleetTeam{p.d}).Self() {
+		c, _ := p.copies.find(q.Name)
+		return c.Answer, nil
+	}
 	c, err := fleetTeam{p.d}.dial(ctx, p.peer, contexts.Service)
 	if err != nil {
 		return contexts.Answer{}, err
@@ -119,8 +153,11 @@ func (p *pulling) identify(ctx context.Context, q contexts.Question) (err error)
 	if err != nil {
 		return err
 	}
-	if p.out.Identity, err = p.signedBy(p.peer, b); err != nil {
+	if p.out.Identity, err = p.signedBy(p.whose, b); err != nil {
 		return err
+	}
+	if id, _, copied := strings.Cut(q.Name, "@"); copied && p.out.Identity.Task != id { // its owner signs what each task is
+		return agentbox.Errorf(agentbox.Corrupt, "%s hands over another task than %s", p.out.From, id)
 	}
 	p.snap, err = p.d.snapshots().FetchDocument(ctx, p.d.shares.remotes, p.answer.Snapshot, p.out.Identity.Snapshot)
 	if err == nil && (p.snap.Document.Project != p.out.Identity.Project || p.snap.Work != p.answer.Work) {
@@ -145,7 +182,7 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	var history, work io.ReadCloser
 	var historyBytes, workBytes int64
 	if lacksHistory {
-		full, err := p.ask(ctx, contexts.Question{Name: theirs.ID, History: true})
+		full, err := p.ask(ctx, contexts.Question{Name: nameOf(theirs), History: true})
 		if err != nil {
 			return err
 		}

@@ -81,8 +81,8 @@ func (h handover) connectThere(ctx context.Context, req api.ContextRef, _ agentb
 	if err != nil {
 		return api.Connection{}, err
 	}
-	machine := fleetTeam{h.d}.Name(theirs.Owner)
-	c, _, err := h.d.fleet.boxes.enter(ctx, boxThere{fleet.BoxAt{Name: theirs.ID, Peer: theirs.Owner}, nameThere(theirs.Name, theirs.ID, machine)})
+	machine := fleetTeam{h.d}.Name(theirs.Whose)
+	c, _, err := h.d.fleet.boxes.enter(ctx, boxThere{fleet.BoxAt{Name: theirs.ID, Peer: theirs.Whose}, nameThere(theirs.Name, theirs.ID, machine)})
 	return c, err
 }
 

@@ -25,10 +25,11 @@ import (
 // handover says what boxes and tasks are (package identity), hands them to members who may enter them,
 // and brings those of others here.
 type handover struct {
-	d     *daemon
-	owner *contexts.Owner
-	cache *sharedCache
-	seen  *identity.Checks
+	d      *daemon
+	owner  *contexts.Owner
+	cache  *sharedCache
+	seen   *identity.Checks
+	copies *copies
 
 	pushing *sync.Mutex // held while work is taken
 }
@@ -36,6 +37,8 @@ type handover struct {
 func (d *daemon) newHandover() handover {
 	h := handover{d: d, cache: new(sharedCache), seen: &identity.Checks{File: d.cfg.Home.CIChecks()}, pushing: new(sync.Mutex), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
 	h.owner.Find, h.owner.Prepare, h.owner.Accept, h.owner.Steal = h.find, h.prepare, h.accept, h.steal
+	h.copies = &copies{handover: h}
+	h.owner.Copy, h.owner.Chosen = h.copies.find, h.copies.isChosen
 	d.shares.contexts.Store(h.owner)
 	d.shares.team.Serve(contexts.Service, h.owner.Handler())
 	d.shares.team.Serve(contexts.PushService, h.owner.PushHandler())

@@ -34,6 +34,7 @@ import (
 //	shared.json             what the user lets the team have, and what not
 //	contexts.json           which members may enter what, see agentbox/contexts
 //	checks-of-ci.json       how boxes and CI differed, see agentbox/identity
+//	copies/                 what tasks of others left, for members to enter while those are away: TASK@PEER.json
 //	boxes/<id>/             see Box
 //	policy/                 see Policy
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
@@ -147,6 +148,7 @@ func (h Home) StoreKey() string  { return filepath.Join(h.Dir, "store.key") }
 func (h Home) Mesh() string      { return filepath.Join(h.Dir, "mesh") }
 func (h Home) Remotes() string   { return filepath.Join(h.Dir, "places.json") }
 func (h Home) Shared() string    { return filepath.Join(h.Dir, "shared.json") }
+func (h Home) Copies() string    { return filepath.Join(h.Dir, "copies") } // contexts of others, ID.json
 func (h Home) Allowed() string   { return filepath.Join(h.Dir, "contexts.json") }
 func (h Home) CIChecks() string  { return filepath.Join(h.Dir, "checks-of-ci.json") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }

@@ -199,6 +199,38 @@ func (s Snapshots) Adopt(ctx context.Context, one StoredSnapshot, of string) err
 	return nil
 }
 
+// copyPrefix begins the names of what belongs to a copy of another machine's context.
+const copyPrefix = "copy/"
+
+// KeepCopy keeps blobs that are here, as those of one copy, in place of the earlier ones.
+func (s Snapshots) KeepCopy(ctx context.Context, key string, manifests ...agentbox.Digest) error {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	old, err := store.Names(snapshotNamespace, copyPrefix+key+"/")
+	if err != nil {
+		return err
+	}
+	for _, m := range manifests {
+		n := blob.Name{Namespace: snapshotNamespace, Key: copyPrefix + key + "/" + m.Hex(), Manifest: m, Scope: blob.Local, Created: time.Now()}
+		if _, err := store.Publish(ctx, n); err != nil {
+			return err
+		}
+	}
+	for _, n := range old {
+		if !slices.Contains(manifests, n.Manifest) {
+			if err := store.Forget(ctx, snapshotNamespace, n.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// DropCopy forgets what KeepCopy keeps.
+func (s Snapshots) DropCopy(ctx context.Context, key string) error { return s.KeepCopy(ctx, key) }
+
 // List lists snapshots, the newest first. One that cannot be read is left out.
 func (s Snapshots) List(ctx context.Context) ([]StoredSnapshot, error) {
 	store, err := s.Store(ctx)

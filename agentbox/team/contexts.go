@@ -20,6 +20,11 @@ type Context struct {
 	Project   string         `json:"project,omitempty"`
 	Branch    string         `json:"branch,omitempty"`
 	Isolation string         `json:"isolation,omitempty"`
+	// Copies are peers that are to have a copy of a task, of the state that Version names; each is the ID
+	// of a member. Of is whose it is, in the catalogue of a machine that has a copy.
+	Copies  []string `json:"copies,omitempty"`
+	Version string   `json:"version,omitempty"`
+	Of      string   `json:"of,omitempty"`
 }
 
 // maxContexts is how many contexts a machine announces. The rest is left out, because the size of
@@ -65,6 +70,10 @@ func (t *Team) announceContexts(ctx context.Context) error {
 	for _, one := range list[:min(len(list), maxContexts)] {
 		one.sanitized()
 		text, err := json.Marshal(one)
+		if len(text) > catalogue.MaxText { // of long names
+			one.Copies = nil
+			text, err = json.Marshal(one)
+		}
 		if err != nil {
 			return err
 		}
@@ -83,7 +92,7 @@ func (t *Team) announceContexts(ctx context.Context) error {
 }
 
 func (c *Context) sanitized() {
-	for _, word := range []*string{&c.Name, &c.State, &c.Project, &c.Branch, &c.Isolation} {
+	for _, word := range []*string{&c.Name, &c.State, &c.Project, &c.Branch, &c.Isolation, &c.Version, &c.Of} {
 		*word = printable(*word)
 	}
 }
@@ -105,7 +114,8 @@ func printable(s string) string {
 // AnnouncedContext is a context as announced by the machine that works on it.
 type AnnouncedContext struct {
 	Context
-	Owner identity.PeerID
+	Owner identity.PeerID // who announces it
+	Whose identity.PeerID // whose it is: Owner's, but for a copy
 }
 
 // TeamContexts lists what the machines of the team work on. It reads only memory and asks no
@@ -126,12 +136,17 @@ func (t *Team) TeamContexts() []AnnouncedContext {
 			if r.Kind != catalogue.Box && r.Kind != catalogue.Task {
 				continue
 			}
-			announced := AnnouncedContext{Owner: p.ID}
+			announced := AnnouncedContext{Owner: p.ID, Whose: p.ID}
 			if json.Unmarshal([]byte(r.Text), &announced.Context) != nil {
 				continue // written by another version of agentbox
 			}
 			announced.sanitized() // its owner may not have done so
 			announced.Kind, announced.ID = r.Kind, r.Key
+			if announced.Of != "" {
+				if announced.Whose, err = identity.ParsePeer(announced.Of); err != nil {
+					continue
+				}
+			}
 			out = append(out, announced)
 		}
 	}

@@ -271,6 +271,9 @@ func (m Membership) Work(context.Context, api.None, agentbox.Progress) ([]api.Te
 	}
 	out := []api.TeamContext{}
 	for _, t := range m.Team.TeamContexts() {
+		if _, known := names[t.Whose]; t.Whose != t.Owner && known {
+			continue // a copy of what its owner announces, too
+		}
 		out = append(out, api.TeamContext{
 			Peer: t.Owner.String(), Machine: names[t.Owner], Online: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
 			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation,
