@@ -42,7 +42,8 @@ type morningRow struct {
 	Work    string             `json:"work,omitempty"`
 	Changed string             `json:"changed,omitempty"` // as of git diff --shortstat
 	Cost    string             `json:"cost,omitempty"`
-	Next    string             `json:"next"` // the command that goes on with it
+	Said    []string           `json:"said_by,omitempty"` // machines whose word the cost is
+	Next    string             `json:"next"`              // the command that goes on with it
 }
 
 // reportTasks reports on the tasks of a span of time, those that did not succeed first.
@@ -72,7 +73,7 @@ func reportTasks(all []agentbox.Task, since, until time.Time) morning {
 func morningRowOf(t agentbox.Task) morningRow {
 	row := morningRow{
 		Task: t.ID, What: taskText(t), Project: t.Project, Where: placeText(t), State: t.State, Tries: len(t.Attempts),
-		Cost: costsText(t.Costs), Next: nextCommand(t),
+		Cost: costsText(t.Costs), Said: saidBy(t), Next: nextCommand(t),
 	}
 	for _, a := range t.Attempts {
 		row.Took += tookOf(a)
@@ -146,7 +147,7 @@ func (m morning) headline() string {
 		parts = append(parts, fmt.Sprintf("not over %d", m.Open))
 	}
 	if costs := costsText(m.Sum.Costs); costs != "" {
-		parts = append(parts, costs+unratedText(m.Sum.Costs))
+		parts = append(parts, costs+unratedText(m.Sum.Costs)+saidText(m.Sum.Said))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -155,11 +156,19 @@ func morningFacts(m morning) facts {
 	head := []string{"TASK", "RESULT", "WHERE", "TOOK", "CHANGED", "COST", "WHAT", "NEXT"}
 	f := listed(m.Rows, head, func(r morningRow) (string, []string) {
 		return r.Task.String(), []string{
-			r.Task.String(), r.result(), r.Where, tookText(r.Took), r.Changed, r.Cost, cut(r.What, 60), r.Next,
+			r.Task.String(), r.result(), r.Where, tookText(r.Took), r.Changed, r.costText(), cut(r.What, 60), r.Next,
 		}
 	})
 	f.value, f.text = m, m.headline()
 	return f
+}
+
+// costText says what a task cost and, if another machine measured that, which.
+func (r morningRow) costText() string {
+	if r.Cost == "" {
+		return ""
+	}
+	return r.Cost + saidText(r.Said)
 }
 
 // result says how a task ended and, if it did not succeed, from what.
@@ -178,7 +187,7 @@ var morningPage string
 func (m morning) writePage(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"took": tookText, "minute": func(t time.Time) string { return t.Local().Format("2006-01-02 15:04") },
-		"line": oneLine, "result": morningRow.result,
+		"line": oneLine, "result": morningRow.result, "cost": morningRow.costText,
 	}).Parse(morningPage)
 	if err != nil {
 		return err

@@ -63,6 +63,33 @@ func TestReportTasks(t *testing.T) {
 	}
 }
 
+// Figures that another machine measured are its word, which may be wrong.
+func TestReportSaysWhoMeasured(t *testing.T) {
+	used := &agentbox.Consumption{CPU: time.Second}
+	there := ended(agentbox.TaskSucceeded, 0, "", 0)
+	there.Where, there.Attempts[0].Worker, there.Attempts[0].Result.Used = "idle", "two", used
+	there.AddUsage(used, &agentbox.Cost{Amount: 0.25, Currency: "EUR"})
+	there.Attempts = append([]agentbox.Attempt{{Worker: "one\x1b[2J", Result: &agentbox.Result{State: agentbox.TaskFailed, Used: used}}, {Worker: "lost", Result: &agentbox.Result{State: agentbox.TaskLost}}}, there.Attempts...)
+	here := ended(agentbox.TaskSucceeded, 0, "", 0)
+	here.AddUsage(used, &agentbox.Cost{Amount: 1, Currency: "EUR"})
+	m := reportTasks([]agentbox.Task{there, here}, time.Unix(0, 0), time.Unix(2000, 0))
+	if got := m.Rows[0].costText(); got != "0.2500 EUR, measured by one\ufffd[2J, two" {
+		t.Errorf("%q", got)
+	}
+	if got := m.Rows[1].costText(); got != "1.0000 EUR" {
+		t.Errorf("%q", got)
+	}
+	if got := m.headline(); got != "2 of 2 tasks succeeded, 1.2500 EUR, measured by one\ufffd[2J, two" {
+		t.Errorf("%q", got)
+	}
+	if got := usedRows(*there.Attempts[2].Result, "two")[0][1]; !strings.HasSuffix(got, ", measured by two") {
+		t.Errorf("%q", got)
+	}
+	if got := usedRows(*there.Attempts[2].Result, "")[0][1]; strings.Contains(got, "measured") {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestSinceTime(t *testing.T) {
 	now := time.Date(2026, 11, 28, 7, 30, 0, 0, time.Local)
 	for text, want := range map[string]time.Time{

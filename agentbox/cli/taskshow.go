@@ -134,12 +134,12 @@ func infoRows(info api.TaskInfo) [][]string {
 	for _, at := range t.Attempts {
 		if r := at.Result; r != nil {
 			rows = append(rows, []string{fmt.Sprintf("attempt %d", at.Number), string(r.State) + ": " + withEnd(r.WorkText(), r.End)})
-			rows = append(rows, usedRows(*r)...)
+			rows = append(rows, usedRows(*r, at.Worker)...)
 			rows = append(rows, checkRows(*r)...)
 		}
 	}
-	if info.Now != nil {
-		rows = append(rows, usedRows(*info.Now)...)
+	if last := t.Last(); info.Now != nil && last != nil {
+		rows = append(rows, usedRows(*info.Now, last.Worker)...)
 	}
 	rows = append(rows, evidenceRows(t)...)
 	for _, m := range timelineEvents(info) {

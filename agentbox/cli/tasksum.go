@@ -19,6 +19,7 @@ type taskSum struct {
 	Tasks int                  `json:"tasks"`
 	Used  agentbox.Consumption `json:"used"`
 	Costs []agentbox.Cost      `json:"costs,omitempty"`
+	Said  []string             `json:"said_by,omitempty"` // machines whose word some of it is
 }
 
 // groupNames are the keys of taskGroups, for people.
@@ -69,6 +70,25 @@ func (s *taskSum) add(t agentbox.Task) {
 	for _, c := range t.Costs {
 		s.Costs = agentbox.AddCost(s.Costs, c)
 	}
+	s.Said = slices.Compact(slices.Sorted(slices.Values(append(s.Said, saidBy(t)...))))
+}
+
+// saidBy are the machines that measured what attempts of a task used. This one cannot check that.
+func saidBy(t agentbox.Task) (names []string) {
+	for _, a := range t.Attempts {
+		if a.Worker != "" && a.Result != nil && a.Result.Used != nil {
+			names = append(names, a.Worker)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
+}
+
+// saidText says whose word figures are; "" for this machine's own.
+func saidText(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return ", measured by " + oneLine(strings.Join(names, ", "))
 }
 
 // allTasks returns the last line of a list of tasks: the sum over the list, so that nobody has to
@@ -89,7 +109,7 @@ func allTasks(all []agentbox.Task) string {
 	if costs := costsText(s.Costs); costs != "" {
 		parts = append(parts, costs)
 	}
-	return strings.Join(parts, ", ") + unratedText(s.Costs)
+	return strings.Join(parts, ", ") + unratedText(s.Costs) + saidText(s.Said)
 }
 
 // heldText returns memory held over time, in GiB-seconds. It needs decimals: a task of one second
@@ -150,15 +170,20 @@ func tookOf(a agentbox.Attempt) time.Duration {
 	return time.Since(a.Started)
 }
 
-// usedRows says what an attempt has used and, with a table of rates, what that costs. Names of
-// models are a server's words. It returns no rows if nothing could be measured.
-func usedRows(r agentbox.Result) (rows [][]string) {
+// usedRows says what an attempt has used and, with a table of rates, what that costs. worker is the
+// machine that measured it, "" for this one. Names of models are a server's words. It returns no rows
+// if nothing could be measured.
+func usedRows(r agentbox.Result, worker string) (rows [][]string) {
 	u := r.Used
 	if u == nil {
 		return nil
 	}
-	rows = append(rows, []string{"used", fmt.Sprintf("cpu %s, memory %s GiB-s (%s at most), network %s in, %s out",
-		tookText(u.CPU), heldText(u.Memory), bytesText(u.MemoryPeak), bytesText(u.In), bytesText(u.Out))})
+	var said []string
+	if worker != "" {
+		said = []string{worker}
+	}
+	rows = append(rows, []string{"used", fmt.Sprintf("cpu %s, memory %s GiB-s (%s at most), network %s in, %s out%s",
+		tookText(u.CPU), heldText(u.Memory), bytesText(u.MemoryPeak), bytesText(u.In), bytesText(u.Out), saidText(said))})
 	for _, name := range slices.Sorted(maps.Keys(u.Models)) {
 		rows = append(rows, []string{"model", tokensText(name, u.Models[name])})
 	}
