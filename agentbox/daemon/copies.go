@@ -150,6 +150,9 @@ func (c *copies) announced() (all []team.Context) {
 
 // run makes and drops copies until ctx ends, as the members announce it.
 func (c *copies) run(ctx context.Context) {
+	if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+		c.d.cfg.Log.Warn("cannot drop what is left of copies", "error", err)
+	}
 	for {
 		changed := c.d.changes.Changed()
 		c.once(ctx)
@@ -163,6 +166,17 @@ func (c *copies) run(ctx context.Context) {
 		case <-time.After(copyEvery):
 		}
 	}
+}
+
+// sweep drops what a crash left of copies that were being made or dropped.
+func (c *copies) sweep(ctx context.Context) error {
+	names, err := c.d.snapshots().Copies(ctx)
+	for _, name := range names {
+		if _, ok := c.find(name); !ok {
+			err = errors.Join(err, c.d.snapshots().DropCopy(ctx, name))
+		}
+	}
+	return err
 }
 
 func (c *copies) once(ctx context.Context) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ import (
 )
 
 // snapshotNamespace has the names of snapshots: ID, a StoredSnapshot; ID/work, its pack; identity/ID,
-// of a box or task; and history/COMMIT, the pack of a commit with its history, which snapshots of other
-// machines' boxes build on.
+// of a box or task; history/COMMIT, the pack of a commit with its history, which snapshots of other
+// machines' boxes build on; and copy/KEY/MANIFEST, what a copy of another machine's context consists of.
 const (
 	snapshotNamespace = "snapshot"
 	workSuffix        = "/work"
@@ -226,6 +227,20 @@ func (s Snapshots) KeepCopy(ctx context.Context, key string, manifests ...agentb
 		}
 	}
 	return nil
+}
+
+// Copies lists the keys of which KeepCopy keeps something.
+func (s Snapshots) Copies(ctx context.Context) (keys []string, err error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := store.Names(snapshotNamespace, copyPrefix)
+	for _, n := range names {
+		keys = append(keys, path.Dir(strings.TrimPrefix(n.Key, copyPrefix)))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), err
 }
 
 // DropCopy forgets what KeepCopy keeps.
