@@ -168,7 +168,7 @@ func (c *copies) run(ctx context.Context) {
 	}
 }
 
-// sweep drops what a crash left of copies that were being made or dropped.
+// sweep drops what a crash left of copies that were being made.
 func (c *copies) sweep(ctx context.Context) error {
 	names, err := c.d.snapshots().Copies(ctx)
 	for _, name := range names {
@@ -250,8 +250,11 @@ func (c *copies) make(ctx context.Context, a team.AnnouncedContext) error {
 // drop drops a copy that its owner does not want here any more.
 func (c *copies) drop(ctx context.Context, k keptCopy) {
 	name := copyName(k.Owner, k.ID)
-	err := os.Remove(c.file(name))
-	if err = errors.Join(err, c.d.snapshots().DropCopy(ctx, name)); err != nil {
+	err := c.d.snapshots().DropCopy(ctx, name)
+	if err == nil {
+		err = os.Remove(c.file(name)) // last, so that what fails is tried again
+	}
+	if err != nil {
 		c.d.cfg.Log.Warn("cannot drop a copy", "task", k.ID, "error", err)
 	}
 	c.d.shares.team.Notify()
