@@ -26,8 +26,8 @@ type IdlePolicy struct {
 // IdleFacts are what was measured; nil for what this machine cannot tell.
 type IdleFacts struct {
 	Now      time.Time  `json:"now"`
-	Load     *float64   `json:"load,omitempty"`     // of a minute, per CPU
-	Pressure *float64   `json:"pressure,omitempty"` // percent of a minute in which something waited for a CPU
+	Load     *float64   `json:"load,omitempty"`     // part of the CPUs in use: for a minute, or since the last task of others ended
+	Pressure *float64   `json:"pressure,omitempty"` // percent of that time in which something waited for a CPU
 	Input    *time.Time `json:"input,omitempty"`    // somebody uses it since then; zero: nobody does
 	Lid      *bool      `json:"lid_closed,omitempty"`
 	Battery  *bool      `json:"on_battery,omitempty"`

@@ -67,6 +67,7 @@ type daemon struct {
 	fleet     fleetParts
 	handover  handover
 	sleeping  atomic.Bool // this machine is about to sleep
+	meter     idle.Meter  // of what it does by itself
 	changes   *changes
 
 	artifacts  artifacts
@@ -262,7 +263,7 @@ func (d *daemon) tasks() tasks {
 func (d *daemon) taskWork() taskWork { return taskWork{d.tasks(), d.boxes.Work, d.fleet.boxes.work} }
 
 func (d *daemon) idle() idle.Keeper {
-	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running, Sleeping: d.sleeping.Load}
+	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running, Sleeping: d.sleeping.Load, Meter: &d.meter}
 }
 
 func (d *daemon) newSchedules() *schedule.Keeper {

@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestPolicy(t *testing.T) {
-	k := Keeper{File: filepath.Join(t.TempDir(), "idle.json"), Running: func() int { return 0 }}
+	k := Keeper{File: filepath.Join(t.TempDir(), "idle.json"), Running: func() int { return 0 }, Meter: new(Meter)}
 	if s, err := k.Status(t.Context()); err != nil || !slices.Contains(s.Against, api.IdleDenied) {
 		t.Errorf("%+v, %v", s, err)
 	}

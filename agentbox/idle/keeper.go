@@ -20,6 +20,7 @@ type Keeper struct {
 	Running func() int // tasks of others that run here
 	// Sleeping tells whether this machine is about to sleep; nil for no.
 	Sleeping func() bool
+	Meter    *Meter
 }
 
 // Policy reads the policy. One that cannot be read allows nothing.
@@ -39,8 +40,9 @@ func (k Keeper) Status(ctx context.Context) (api.IdleStatus, error) {
 	if err != nil {
 		return api.IdleStatus{}, err
 	}
-	f := measure(ctx, "/")
-	f.Now, f.Running = time.Now(), k.Running()
+	running := k.Running()
+	f := k.Meter.measure(ctx, "/", running > 0)
+	f.Now, f.Running = time.Now(), running
 	f.Sleeping = k.Sleeping != nil && k.Sleeping()
 	own := api.IdlePolicy{Allowed: true, Tasks: f.Running + 1}
 	return api.IdleStatus{Policy: p, Facts: f, Against: Decide(p, f), Busy: Decide(own, f), Boxes: k.boxes()}, nil

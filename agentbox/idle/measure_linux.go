@@ -3,7 +3,6 @@ package idle
 import (
 	"context"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -16,15 +15,14 @@ import (
 // logindTimeout bounds the question to logind, which may be hung.
 const logindTimeout = time.Second
 
-// measure reads the facts from the file systems proc and sys below root, and from logind.
-func measure(ctx context.Context, root string) (f api.IdleFacts) {
+// measure reads the facts from the file systems proc and sys below root, and from logind. guests tells
+// whether tasks of others run.
+func (m *Meter) measure(ctx context.Context, root string, guests bool) (f api.IdleFacts) {
 	if fs, err := procfs.NewFS(filepath.Join(root, "proc")); err == nil {
-		if load, err := fs.LoadAvg(); err == nil {
-			each := load.Load1 / float64(runtime.NumCPU())
-			f.Load = &each
-		}
-		if psi, err := fs.PSIStatsForResource("cpu"); err == nil && psi.Some != nil {
-			f.Pressure = &psi.Some.Avg60
+		if now, ok := look(fs); ok {
+			var load float64
+			load, f.Pressure = m.add(now, guests)
+			f.Load = &load
 		}
 	}
 	if fs, err := sysfs.NewFS(filepath.Join(root, "sys")); err == nil {
@@ -32,6 +30,22 @@ func measure(ctx context.Context, root string) (f api.IdleFacts) {
 	}
 	f.Input, f.Lid = logind(ctx)
 	return f
+}
+
+// look takes a sample. What a hypervisor took away, or a disk, is nobody's use of a CPU.
+func look(fs procfs.FS) (sample, bool) {
+	stat, err := fs.Stat()
+	if err != nil {
+		return sample{}, false
+	}
+	c := stat.CPUTotal
+	s := sample{cpus: len(stat.CPU), busy: c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ, runnable: max(int(stat.ProcessesRunning)-1, 0)} // without this one
+	s.all = s.busy + c.Idle + c.Iowait + c.Steal
+	if psi, err := fs.PSIStatsForResource("cpu"); err == nil && psi.Some != nil {
+		waited := float64(psi.Some.Total) / 1e6
+		s.waited = &waited
+	}
+	return s, true
 }
 
 // onBattery is true if a battery is being discharged, nil without a battery. A wireless mouse has

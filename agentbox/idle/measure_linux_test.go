@@ -11,9 +11,19 @@ import (
 
 func TestMeasure(t *testing.T) {
 	root := t.TempDir()
+	var m Meter
+	write := func(name, content string) {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, content := range map[string]string{
-		"proc/loadavg":                         "4.00 2.00 1.00 2/345 6789\n",
-		"proc/pressure/cpu":                    "some avg10=1.00 avg60=12.50 avg300=3.00 total=99\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+		"proc/stat":                            "cpu  100 0 100 800 0 0 0 50 0 0\ncpu0 50 0 50 400 0 0 0 25 0 0\ncpu1 50 0 50 400 0 0 0 25 0 0\nprocs_running 3\n",
+		"proc/pressure/cpu":                    "some avg10=1.00 avg60=12.50 avg300=3.00 total=1000000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
 		"sys/class/power_supply/AC/type":       "Mains\n",
 		"sys/class/power_supply/BAT0/type":     "Battery\n",
 		"sys/class/power_supply/BAT0/status":   "Discharging\n",
@@ -24,27 +34,26 @@ func TestMeasure(t *testing.T) {
 		"sys/class/power_supply/BAT1/status":   "Full\n",
 		"sys/class/power_supply/BAT1/capacity": "100\n",
 	} {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(name, content)
 	}
-	f := measure(t.Context(), root)
-	if f.Load == nil || *f.Load <= 0 || f.Pressure == nil || *f.Pressure != 12.5 || f.Battery == nil || !*f.Battery {
-		t.Errorf("%+v", f)
+	f := m.measure(t.Context(), root, false)
+	if f.Load == nil || *f.Load != 1 || f.Pressure != nil || f.Battery == nil || !*f.Battery {
+		t.Errorf("at once: %+v", f)
+	}
+	write("proc/stat", "cpu  200 0 100 950 150 0 0 50 0 0\ncpu0 100 0 50 475 75 0 0 25 0 0\ncpu1 100 0 50 475 75 0 0 25 0 0\nprocs_running 9\n")
+	write("proc/pressure/cpu", "some avg10=1.00 avg60=12.50 avg300=3.00 total=1500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+	if f := m.measure(t.Context(), root, false); *f.Load != 0.25 || f.Pressure == nil || *f.Pressure != 25 {
+		t.Errorf("two seconds later: load %v, %+v", *f.Load, f)
 	}
 	for _, battery := range []string{"BAT0", "BAT1"} {
 		if err := os.RemoveAll(filepath.Join(root, "sys/class/power_supply", battery)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f := measure(t.Context(), root); f.Battery != nil {
+	if f := m.measure(t.Context(), root, false); f.Battery != nil {
 		t.Errorf("a mouse is a battery: %v", *f.Battery)
 	}
-	if f := measure(t.Context(), t.TempDir()); f.Load != nil || f.Pressure != nil || f.Battery != nil {
+	if f := m.measure(t.Context(), t.TempDir(), false); f.Load != nil || f.Pressure != nil || f.Battery != nil {
 		t.Errorf("%+v", f)
 	}
 }
