@@ -8,5 +8,6 @@
 //
 // What of it the kernel has here differs: Linux without delegated groups only nices. And nice by itself
 // means nothing between two sessions, each of which is a group of its own to the scheduler (autogroup in
-// sched(7)); so the session is niced, too.
+// sched(7)); so the sessions are niced, too, those that a machine begins as well. Programs in a box of the
+// kind container begin more, which are not.
 package yielding

@@ -1,6 +1,7 @@
 package yielding
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -47,8 +48,7 @@ func Start(cmd *exec.Cmd, level resources.Yield, id string, memory int64) error 
 	}()
 	err := <-started
 	if err == nil {
-		// A kernel without autogroups has no such file.
-		_ = os.WriteFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "autogroup"), []byte(strconv.Itoa(Nice(level))), 0)
+		_ = niceSession(context.Background(), cmd.Process.Pid, Nice(level)) // it runs, whatever it gets
 	}
 	return err
 }
@@ -87,7 +87,11 @@ func makeGroup(base string, level resources.Yield, id string, memory int64) (*os
 			cgroup.Set(dir, "cgroup.subtree_control", "+"+controller) // one that is not delegated is missing below
 		}
 	}
+	cgroup.Set(all, "cpu.idle", "0") // as an idle group's weight cannot be set
 	cgroup.Set(all, "cpu.weight", map[bool]string{true: "1", false: "10"}[level == resources.YieldAll])
+	if level == resources.YieldAll {
+		cgroup.Set(all, "cpu.idle", "1")
+	}
 	cgroup.Set(all, "io.weight", "1")
 	cgroup.Set(box, "memory.high", strconv.FormatInt(memory+spare, 10))
 	return os.Open(filepath.Join(box, cgroup.Main))

@@ -3,6 +3,7 @@
 package yielding
 
 import (
+	"context"
 	"os/exec"
 
 	"agentbox/agentbox/resources"
@@ -10,6 +11,9 @@ import (
 
 // Start starts a command: no boxes run here.
 func Start(cmd *exec.Cmd, _ resources.Yield, _ string, _ int64) error { return cmd.Start() }
+
+// Sessions does nothing.
+func Sessions(context.Context) error { return nil }
 
 // Remove removes nothing.
 func Remove(string) error { return nil }

@@ -98,20 +98,60 @@ func TestMakeGroup(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(base, cgroup.Others, "b"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"cpu.weight", "io.weight", "b/memory.high"} {
+	for _, name := range []string{"cpu.weight", "cpu.idle", "io.weight", "b/memory.high"} {
 		if err := os.WriteFile(filepath.Join(base, cgroup.Others, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	dir, err := makeGroup(base, resources.YieldAll, "b", 1<<30)
+	high := strconv.Itoa(1<<30 + spare)
+	for level, want := range map[resources.Yield][]string{resources.YieldAll: {"1", "1", high}, resources.YieldMost: {"10", "0", high}} {
+		dir, err := makeGroup(base, level, "b", 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir.Close()
+		for i, name := range []string{"cpu.weight", "cpu.idle", "b/memory.high"} {
+			if got, err := os.ReadFile(filepath.Join(base, cgroup.Others, name)); err != nil || string(got) != want[i] {
+				t.Errorf("%d: %s: %s, %v", level, name, got, err)
+			}
+		}
+	}
+}
+
+// TestSessions: a session below is niced, too, however deep.
+func TestSessions(t *testing.T) {
+	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
+		t.Skip("this kernel has no autogroups")
+	}
+	cmd := exec.Command("sh", "-c", "sh -c 'setsid cat; :'; :")
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir.Close()
-	for name, want := range map[string]string{"cpu.weight": "1", "io.weight": "1", "b/memory.high": strconv.Itoa(1<<30 + spare)} {
-		if got, err := os.ReadFile(filepath.Join(base, cgroup.Others, name)); err != nil || string(got) != want {
-			t.Errorf("%s: %s, %v", name, got, err)
-		}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	shell := onlyChild(t, cmd.Process.Pid)
+	if err := sessions(t.Context(), shell, 7); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(onlyChild(t, shell)), "autogroup"))
+	if err != nil || !strings.HasSuffix(string(text), " nice 7\n") {
+		t.Errorf("%s, %v", text, err)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local/control"
+	"agentbox/agentbox/resources/yielding"
 	"agentbox/vmm"
 	"agentbox/vmm/guest"
 	"agentbox/vmm/guest/protocol"
@@ -119,6 +120,11 @@ func (s *Supervisor) watch(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() { s.keepAccount(ctx) })
 	wg.Go(func() { s.releaseMemory(ctx) })
 	wg.Go(func() { s.watchDisk(ctx) })
+	wg.Go(func() {
+		if err := yielding.Sessions(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("a part of the machine is not as nice as it should be", "error", err)
+		}
+	})
 }
 
 // exitGrace is how long a failed greeting waits for the end of the machine, which would explain
