@@ -14,10 +14,12 @@ import (
 
 const (
 	idleName   = "idle"
+	idleAlone  = "idle/alone"
 	wakeEvery  = 10 * time.Millisecond
 	wakes      = 400 // of a sample, whose 99th percentile counts
 	idleLimit  = time.Second
-	workOfWake = 400_000 // steps, about a millisecond
+	workOfWake = 400_000         // steps, about a millisecond
+	askEvery   = time.Second / 2 // at tasks: more often, and that alone keeps this machine busy
 )
 
 // night is a team of two machines, as homes: one submits, the other one is somebody's who works here.
@@ -25,38 +27,57 @@ type night struct {
 	lab    *Lab
 	worker *Installation
 	repo   string
+	always bool // tasks that run do so whatever their machine's owner does
 }
 
 // Idle returns the scenarios of what this machine's owner feels of boxes that run for others: how late a
-// program is done that wakes up a hundred times a second and works for a millisecond.
+// program is done that wakes up a hundred times a second and works for a millisecond; and how long it
+// takes until they stand still, and are gone, after a word of his. And how long the other member waits.
 func (l *Lab) Idle(box agentbox.Box) []Scenario {
 	n := &night{lab: l}
-	alone := Scenario{Name: "idle/alone", Group: "idle", Setup: n.prepare, Measure: func(ctx context.Context) (float64, error) {
-		return n.feel(ctx, n.end)
-	}}
-	boxes := Scenario{Name: "idle/boxes", Group: "idle", Baseline: alone.Name, Measure: func(ctx context.Context) (float64, error) {
-		return n.feel(ctx, n.begin)
-	}}
-	preempted := Scenario{Name: "idle/preempted", Group: "idle", Baseline: alone.Name, Teardown: n.close, Measure: func(ctx context.Context) (float64, error) {
-		var deny error
-		done := make(chan struct{})
-		ms, err := n.feel(ctx, func(ctx context.Context) error {
-			err := n.begin(ctx)
-			go func() {
-				defer close(done)
-				if err == nil {
-					_, deny = n.worker.Do(ctx, n.worker.Home.Dir, "idle", "deny")
-				}
-			}()
-			return err
-		})
-		<-done
-		return ms, errors.Join(err, deny)
-	}}
-	return InBoxes(box, idleLimit, alone, boxes, preempted)
+	feel := func(first func(context.Context) error) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) { return n.feel(ctx, first) }
+	}
+	begin := func(always bool) func(context.Context) error {
+		return func(ctx context.Context) error { return n.begin(ctx, always) }
+	}
+	all := []Scenario{
+		{Name: idleAlone, Measure: feel(n.end)},
+		{Name: "idle/boxes", Baseline: idleAlone, Measure: feel(begin(false))},
+		{Name: "idle/always", Baseline: idleAlone, Measure: feel(begin(true))},
+		{Name: "idle/preempted", Baseline: idleAlone, Measure: n.preempted},
+		{Name: "idle/frozen", Measure: func(ctx context.Context) (float64, error) { return n.returned(ctx, quiet) }},
+		{Name: "idle/returned", Ceiling: InMilliseconds(choreTimeout), Measure: func(ctx context.Context) (float64, error) { return n.returned(ctx, gone) }},
+		{Name: "idle/submit", Ceiling: InMilliseconds(choreTimeout), Measure: n.submit},
+	}
+	for i := range all {
+		all[i].Group, all[i].Setup, all[i].Teardown = idleName, n.prepare, n.close // any of them may be left out
+	}
+	return InBoxes(box, idleLimit, all...)
+}
+
+// preempted is what the owner feels while he takes the machine back.
+func (n *night) preempted(ctx context.Context) (float64, error) {
+	var deny error
+	done := make(chan struct{})
+	ms, err := n.feel(ctx, func(ctx context.Context) error {
+		err := n.begin(ctx, false)
+		go func() {
+			defer close(done)
+			if err == nil {
+				deny = n.deny(ctx)
+			}
+		}()
+		return err
+	})
+	<-done
+	return ms, errors.Join(err, deny)
 }
 
 func (n *night) prepare(ctx context.Context) (err error) {
+	if n.worker != nil {
+		return nil
+	}
 	if n.repo, err = n.lab.Repo(ctx, idleName, SmallRepository); err != nil {
 		return err
 	}
@@ -73,23 +94,39 @@ func (n *night) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// begin has a task on each CPU that never waits. It is allowed always: the load of the last sample would
-// keep this one waiting for minutes. So its boxes are nice, and not of SCHED_IDLE as on a desktop.
-func (n *night) begin(ctx context.Context) error {
-	cpus := runtime.NumCPU()
-	if _, err := n.worker.Do(ctx, n.worker.Home.Dir, "idle", "allow", "--always", "--tasks", strconv.Itoa(cpus)); err != nil {
+// begin has a task on each CPU that never waits.
+func (n *night) begin(ctx context.Context, always bool) error {
+	if always != n.always { // those that run began otherwise
+		if err := n.end(ctx); err != nil {
+			return err
+		}
+	}
+	if err := n.allow(ctx, always); err != nil {
 		return err
 	}
 	open, err := n.open(ctx)
 	if err != nil {
 		return err
 	}
-	for range cpus - len(open) {
-		if _, err := n.lab.Plain.Do(ctx, n.repo, "task", "submit", "--where", "worker", "--cpus", "1", "--", "sh", "-c", "echo begun; while :; do :; done"); err != nil {
+	for range runtime.NumCPU() - len(open) {
+		if _, err := n.task(ctx, "sh", "-c", "echo begun; while :; do :; done"); err != nil {
 			return err
 		}
 	}
-	return n.wait(ctx, cpus)
+	return n.wait(ctx, runtime.NumCPU())
+}
+
+// allow has this machine take tasks, if it is idle or always.
+func (n *night) allow(ctx context.Context, always bool) error {
+	n.always = always
+	_, err := n.worker.Do(ctx, n.worker.Home.Dir, "idle", "allow", "--always="+strconv.FormatBool(always), "--tasks", strconv.Itoa(runtime.NumCPU()))
+	return err
+}
+
+// task submits a task for the other machine.
+func (n *night) task(ctx context.Context, command ...string) (string, error) {
+	out, err := n.lab.Plain.Do(ctx, n.repo, append([]string{"task", "submit", "-q", "--where", "worker", "--cpus", "1", "--"}, command...)...)
+	return strings.TrimSpace(string(out)), err
 }
 
 // open are the tasks that have not ended.
@@ -106,10 +143,15 @@ func (n *night) open(ctx context.Context) (ids []string, err error) {
 
 // end has none run.
 func (n *night) end(ctx context.Context) error {
-	if _, err := n.worker.Do(ctx, n.worker.Home.Dir, "idle", "deny"); err != nil {
+	if err := n.deny(ctx); err != nil {
 		return err
 	}
 	return n.wait(ctx, 0)
+}
+
+func (n *night) deny(ctx context.Context) error {
+	_, err := n.worker.Do(ctx, n.worker.Home.Dir, "idle", "deny")
+	return err
 }
 
 // wait waits until so many tasks have written something in their boxes.
@@ -130,7 +172,7 @@ func (n *night) wait(ctx context.Context, want int) error {
 		if begun == want && len(here) == want {
 			return nil
 		}
-		if err := Sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := Sleep(ctx, askEvery); err != nil {
 			return err
 		}
 	}
@@ -161,10 +203,17 @@ func (n *night) close(ctx context.Context) error {
 	if n.worker == nil {
 		return nil
 	}
+	err := errors.Join(n.cancel(ctx), n.worker.Close(ctx))
+	n.worker = nil
+	return err
+}
+
+// cancel ends all tasks.
+func (n *night) cancel(ctx context.Context) error {
 	open, err := n.open(ctx)
 	for _, id := range open {
 		_, cancelErr := n.lab.Plain.Do(ctx, n.repo, "task", "cancel", id)
 		err = errors.Join(err, cancelErr)
 	}
-	return errors.Join(err, n.worker.Close(ctx))
+	return err
 }

@@ -87,7 +87,8 @@ var benchVerbs = []bench.Verb{
 	{
 		Name: "idle", Usage: "measure what you feel of tasks that run here for others", Runs: 20,
 		Description: "A program wakes up a hundred times a second and works for a millisecond: how late it is done, while nothing else runs, while a\n" +
-			"task of another member keeps each CPU busy, and while you take the machine back. Uses two temporary homes. Let nothing else run.",
+			"task of another member keeps each CPU busy, and while you take the machine back. Then, how long it takes until those tasks stand still,\n" +
+			"and until nothing of them is left; and until a task of another member runs here. Uses two temporary homes. Let nothing else run.",
 		Measure: func(ctx context.Context, r *bench.Run) error { return r.InBox(ctx, (*bench.Lab).Idle) },
 	},
 	{
