@@ -73,7 +73,7 @@ func (h handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err err
 	return api.BoxRef{Box: b.ID.String()}, nil
 }
 
-var errNotOurs = agentbox.Errorf(agentbox.Forbidden, "its box is of another machine, and can only be entered by who works there")
+var errNotOurs = agentbox.Errorf(agentbox.Conflict, "its box is of another machine, whose user alone enters it where it is")
 
 // connectThere is api.ConnectContext.
 func (h handover) connectThere(ctx context.Context, req api.ContextRef, _ agentbox.Progress) (api.Connection, error) {
