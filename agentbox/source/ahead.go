@@ -2,11 +2,10 @@ package source
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
-
-	"agentbox/agentbox"
 )
 
 // ahead is a copy of a source, made before it is known what for.
@@ -89,8 +88,17 @@ func (s *Store) takeAhead(ctx context.Context, m *manifest, dst string) (there m
 	if a.err != nil {
 		return nil, nil
 	}
-	if moved, err := moveInto(dst, filepath.Join(a.dir, treeDir)); err != nil || moved == 0 {
+	entries, err := os.ReadDir(filepath.Join(a.dir, treeDir))
+	if err != nil {
 		return nil, err
+	}
+	for _, e := range entries { // the inode of dst stays: somebody may have it open
+		if os.Rename(filepath.Join(a.dir, treeDir, e.Name()), filepath.Join(dst, e.Name())) != nil { // another file system
+			for _, e := range entries {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(dst, e.Name())))
+			}
+			return nil, err
+		}
 	}
 	want := make(map[string]entry, len(m.Entries))
 	for _, e := range m.Entries {
@@ -106,24 +114,4 @@ func (s *Store) takeAhead(ctx context.Context, m *manifest, dst string) (there m
 		}
 	}
 	return there, nil
-}
-
-// moveInto moves what a directory has into another one, whose inode somebody may have open. Of another
-// file system it moves nothing.
-func moveInto(dst, dir string) (moved int, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range entries {
-		err := os.Rename(filepath.Join(dir, e.Name()), filepath.Join(dst, e.Name()))
-		if err != nil && moved == 0 {
-			return 0, nil
-		}
-		if err != nil {
-			return moved, agentbox.MarkNoSpace(err)
-		}
-		moved++
-	}
-	return moved, nil
 }
