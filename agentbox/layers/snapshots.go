@@ -172,7 +172,7 @@ func (s Snapshots) FetchPack(ctx context.Context, remotes *Remotes, manifest age
 		return nil, 0, err
 	}
 	return struct {
-		io.Reader
+		io.ReadSeeker
 		io.Closer
 	}{io.NewSectionReader(r, 0, m.Size), r}, m.Size, nil
 }

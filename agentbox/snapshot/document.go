@@ -265,7 +265,7 @@ func (d *Document) receiveKnown(ctx context.Context, m mirror, dir string, work 
 	if err != nil {
 		return err
 	}
-	return d.Receive(ctx, dir, nil, work)
+	return d.Receive(ctx, dir, nil, struct{ io.Reader }{work}) // whoever is sent it gets the deltas of the pack
 }
 
 // KeepPushed keeps a snapshot that a machine handed back under a ref of its name, which it returns, in

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -76,7 +77,7 @@ func TestSnapshotTravels(t *testing.T) {
 				first = nil
 			}
 			if first != nil {
-				err = got.Receive(t.Context(), there, first, &packs[1])
+				err = got.Receive(t.Context(), there, first, bytes.NewReader(packs[1].Bytes()))
 			} else {
 				err = got.Receive(t.Context(), there, nil, &packs[1])
 			}
@@ -95,6 +96,43 @@ func TestSnapshotTravels(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// Few objects that come as something that can be read again become files, also what only index-pack takes.
+func TestFewObjectsBecomeFiles(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, "base; echo more >>a.txt")
+	d, _ := documentOf(t, w)
+	there, known := filepath.Join(w.dir, "there", "p.git"), mirror{d.Kept(w.mirror).Mirror}
+	tree := gitOut(t, w.box, "rev-parse", "HEAD^{tree}")
+	odd, err := known.git(t.Context(), strings.NewReader("tree "+tree+"\nauthor <a@b> 1 +0000\ncommitter <a@b> 1 +0000\n\nodd\n"), "hash-object", "-t", "commit", "-w", "--literally", "--stdin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		whole, packs string
+	}{{d.Whole, "1"}, {strings.TrimSpace(odd), "2"}} {
+		next := Document{Version: 1, Project: "p", Base: d.Base, Head: d.Base, Whole: one.whole}
+		var history io.Reader
+		if one.whole == d.Whole {
+			var b bytes.Buffer
+			if err := d.WriteHistory(t.Context(), w.mirror, &b); err != nil {
+				t.Fatal(err)
+			}
+			history = &b
+		}
+		var work bytes.Buffer
+		err := next.WriteWork(t.Context(), w.mirror, &work)
+		if err == nil {
+			err = next.Receive(t.Context(), there, history, bytes.NewReader(work.Bytes()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := gitOut(t, there, "count-objects", "-v"); strings.HasPrefix(got, "count: 0") || !strings.Contains(got, "\npacks: "+one.packs+"\n") {
+			t.Errorf("%.12s: %s", one.whole, got)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -178,13 +179,16 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 	}
 	defer os.RemoveAll(quarantine)
 	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
-	// To compress again what deltas build on would take longer than all the rest.
-	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
-		Args: []string{"-c", "core.compression=0", "index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
-		return packError(err, limit)
+	loose := m.unpack(ctx, env, pack, limit)
+	if !loose {
+		// To compress again what deltas build on would take longer than all the rest.
+		if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
+			Args: []string{"-c", "core.compression=0", "index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}}); err != nil {
+			return packError(err, limit)
+		}
 	}
 	list := strings.NewReader(strings.Join(tips, "\n") + "\n")
-	// index-pack has checked each object by itself; this finds missing ones.
+	// Each object was checked by itself; this finds missing ones.
 	args := []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}
 	if partial {
 		args[1] = "--missing=allow-any"
@@ -193,8 +197,44 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: args}); err != nil {
 		return packError(err, limit)
 	}
+	if loose {
+		return mirrorError(m.moveLoose(quarantine))
+	}
 	show(filepath.Join(quarantine, "pack"))
 	return m.movePacks(filepath.Join(quarantine, "pack"))
+}
+
+// unpack makes a file of each object of a pack that has few and can be read again, and tells whether it has:
+// index-pack would copy, and hash, all that deltas build on. A failure is left to index-pack, which tolerates
+// more.
+func (m mirror) unpack(ctx context.Context, env []string, pack io.Reader, limit int64) bool {
+	again, ok := pack.(io.ReadSeeker)
+	if !ok {
+		return false
+	}
+	head := make([]byte, 12) // "PACK", the version, and how many objects follow
+	_, err := io.ReadFull(again, head)
+	_, seekErr := again.Seek(0, io.SeekStart)
+	if err != nil || seekErr != nil || binary.BigEndian.Uint32(head[8:]) > maxLoose {
+		return false
+	}
+	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: again, Stdout: io.Discard,
+		Args: []string{"-c", "core.compression=0", "unpack-objects", "-q", "--strict", fmt.Sprintf("--max-input-size=%d", limit)}}); err == nil {
+		return true
+	}
+	_, _ = again.Seek(0, io.SeekStart) // else index-pack fails, too
+	return false
+}
+
+// moveLoose moves objects into the mirror. Like git it leaves it to the file system that they are there
+// before refs that name them.
+func (m mirror) moveLoose(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "??", "*"))
+	for _, name := range names {
+		to := filepath.Join(m.dir, "objects", filepath.Base(filepath.Dir(name)))
+		err = errors.Join(err, os.MkdirAll(to, 0o755), os.Rename(name, filepath.Join(to, filepath.Base(name))))
+	}
+	return err
 }
 
 // packError returns the error for a pack that git did not accept.
