@@ -44,24 +44,28 @@ func (s *Store) CopyAhead(project string) {
 	}
 	a := &ahead{from: Captured{store: s, digest: before.digest}, manifest: before.manifest, dir: dir, done: make(chan struct{})}
 	a.from.repo.Root = before.tree
-	s.dropAhead(project, nil)
-	s.mu.Lock()
-	s.ahead[project] = a
-	s.mu.Unlock()
+	s.replaceAhead(project, nil, a)
 	go func() {
 		defer let()
 		_, a.err = a.from.copyTo(context.Background(), before.manifest, filepath.Join(dir, treeDir), 0, nil, func(err error) error { return err })
 		close(a.done)
-		time.AfterFunc(aheadTime, func() { s.dropAhead(project, a) })
+		time.AfterFunc(aheadTime, func() { s.replaceAhead(project, a, nil) })
 	}()
 }
 
-// dropAhead removes the copy of a project that nobody took, a or, if that is nil, any.
-func (s *Store) dropAhead(project string, a *ahead) {
+// replaceAhead removes the copy of a project that nobody took, old or, if that is nil, any. now is in its
+// place; nil for none.
+func (s *Store) replaceAhead(project string, old, now *ahead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if there := s.ahead[project]; there != nil && (a == nil || a == there) {
+	there := s.ahead[project]
+	if old != nil && there != old {
+		return
+	}
+	if s.ahead[project] = now; now == nil {
 		delete(s.ahead, project)
+	}
+	if there != nil {
 		go func() {
 			<-there.done
 			os.RemoveAll(there.dir) // the next daemon removes what stays

@@ -100,11 +100,11 @@ func TestCopyAheadIsDropped(t *testing.T) {
 	first := s.ahead["p"]
 	s.CopyAhead("p")
 	second := s.ahead["p"]
-	s.dropAhead("p", first)
+	s.replaceAhead("p", first, nil)
 	if s.ahead["p"] != second {
 		t.Error("another was dropped")
 	}
-	s.dropAhead("p", second)
+	s.replaceAhead("p", second, nil)
 	if len(s.ahead) != 0 {
 		t.Error("it is still there")
 	}
