@@ -87,11 +87,12 @@ func (l *launcher) connect() error {
 	return os.NewSyscallError("sendmsg", unix.Sendmsg(plan.FDControl, append(line, '\n'), unix.UnixRights(files...), nil, 0))
 }
 
-// orphanGrace is how long a sandbox may outlive its file server, which may end just before.
+// orphanGrace is how long a sandbox may outlive its file server, which may end just before it by itself.
 const orphanGrace = 5 * time.Second
 
-// wait reaps until the sandbox has ended. The other child is its file server. If that ends, the
-// guest would hang at its next file, so wait ends the sandbox, too.
+// wait reaps until the sandbox has ended. The other child is its file server. Without that, the guest
+// reads nothing of its workspace any more and goes on, so wait ends the sandbox, too: at once if
+// something has killed the file server.
 func (l *launcher) wait() plan.End {
 	orphan := false
 	others := children()
@@ -105,9 +106,14 @@ func (l *launcher) wait() plan.End {
 			}
 			return end
 		}
-		for pid := range l.ended {
-			if !orphan && slices.Contains(others, pid) {
-				orphan = true
+		for pid, status := range l.ended {
+			if orphan || !slices.Contains(others, pid) {
+				continue
+			}
+			orphan = true
+			if status.Signaled() {
+				syscall.Kill(l.sandbox, syscall.SIGKILL)
+			} else {
 				time.AfterFunc(orphanGrace, func() { syscall.Kill(l.sandbox, syscall.SIGKILL) })
 			}
 		}
