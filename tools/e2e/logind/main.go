@@ -22,7 +22,11 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"github.com/godbus/dbus/v5/prop"
 )
+
+// patience is how long it waits, where logind waits five seconds: machines of tests are slow.
+const patience = 5 * time.Minute
 
 const (
 	name = "org.freedesktop.login1"
@@ -54,7 +58,7 @@ func run(what, socket string) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	return conn.Object(name, path).CallWithContext(ctx, face+"."+map[string]string{"sleep": "Sleep", "wake": "Wake"}[what], 0).Err
 }
@@ -84,6 +88,10 @@ func serve(socket string) error {
 	}
 	l := &logind{conn: conn}
 	if err := conn.Export(l, path, face); err != nil {
+		return err
+	}
+	delay := prop.Map{face: {"InhibitDelayMaxUSec": {Value: uint64(patience / time.Microsecond)}}}
+	if _, err := prop.Export(conn, path, delay); err != nil {
 		return err
 	}
 	if _, err := conn.RequestName(name, 0); err != nil {
