@@ -2,10 +2,11 @@
 # github.com/dgraph-io/badger/v4 v4.9.6, Go 1.26
 #
 # Expected of Entry.WithTTL(d), which takes a time.Duration: the entry can be read for d after it was written.
-# Seen: the end is kept in whole seconds, cut off, and an entry has expired in the second it names. One written with a
-# TTL of two seconds, 0.9 s after a full second, is gone 1.1 s later; one with a TTL of 500 ms is gone at once if no
-# full second lies between, for its own transaction, too. So a TTL of d lives between d - 1 s and d, and leases, locks
-# and caches of some seconds kept this way end early; a TTL below a second is worth nothing.
+# Seen: the end is kept in whole seconds, cut off, and an entry has expired in the second it names. One
+# written with a TTL of two seconds, 0.9 s after a full second, is gone 1.1 s later; one with a TTL of 500 ms
+# is gone at once if no full second lies between, for its own transaction, too. So an entry lives up
+# to a second less than its TTL, and leases, locks and caches of some seconds kept this way end early; a TTL
+# below a second is worth nothing.
 # Exits non-zero if that changes.
 set -eu
 dir=$(mktemp -d)

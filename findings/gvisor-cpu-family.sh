@@ -1,12 +1,14 @@
 #!/bin/sh
 # gVisor, gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237 (branch "go"), Go 1.26, x86-64
 #
-# Expected in a sandbox's /proc/cpuinfo, as in Linux's and in AMD's manual (CPUID function 1): where the base family is 15,
-# the extended family is added to it. A processor of family 25 (Zen 3 and 4: EAX 0x00a10f11) has "cpu family : 25".
-# Seen: it is put before it as four more bits: 0xAF, "cpu family : 175", and lscpu in the box says the same; Zen 5 (26) is
-# 191, Zen 2 (23) is 143. Model 17 and vendor AuthenticAMD are right, and the model name is "unknown". Intel's family 6 has
-# no extension and is right. What chooses code by family and model of /proc/cpuinfo, instead of by flags, finds no AMD
-# processor it knows. Shown with gVisor's own package, for processors of our choosing. Exits non-zero if that changes.
+# Expected in a sandbox's /proc/cpuinfo, as in Linux's and in AMD's manual (CPUID function 1): where the base
+# family is 15, the extended family is added to it. A processor of family 25 (Zen 3 and 4: EAX 0x00a10f11) has
+# "cpu family : 25".
+# Seen: it is put before it as four more bits: 0xAF, "cpu family : 175", and lscpu in the box says the same;
+# Zen 5 (26) is 191, Zen 2 (23) is 143. Model 17 and vendor AuthenticAMD are right, and the model name is
+# "unknown". Intel's family 6 has no extension and is right. What chooses code by family and model of
+# /proc/cpuinfo, instead of by flags, finds no AMD processor it knows. Shown with gVisor's own package, for
+# processors of our choosing. Exits non-zero if that changes.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

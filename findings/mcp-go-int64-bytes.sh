@@ -1,13 +1,15 @@
 #!/bin/sh
 # github.com/modelcontextprotocol/go-sdk v1.8.0, Go 1.26
 #
-# Expected of a tool made by mcp.AddTool, whose input and output are Go structs: a client gets what encoding/json makes of
-# them, and the handler what it reads. An int64 keeps its 63 bits; a []byte is a base64 string.
-# Seen: numbers pass through float64 on both ways: 1152921504606846977 arrives at the handler as 1152921504606847000 and
-# goes out so, in the text, too, without an error. For []byte the schema that is offered asks for a list of numbers from 0
-# to 255: a base64 string is refused, a list is taken, and a tool whose output holds one fails at each call, because its
-# own base64 string does not fit its own schema. Identifiers, offsets and times in nanoseconds go as strings, and so do
-# bytes. Exits non-zero if that changes.
+# Expected of a tool made by mcp.AddTool, whose input and output are Go structs: a client gets what
+# encoding/json makes of them, and the handler what it reads. An int64 keeps its 63 bits; a []byte is a base64
+# string.
+# Seen: numbers pass through float64 on both ways: 1152921504606846977 arrives at the handler as
+# 1152921504606847000 and goes out so, in the text, too, without an error. For []byte the schema that is
+# offered asks for a list of numbers from 0 to 255: a base64 string is refused, a list is taken, and a tool
+# whose output holds one fails at each call, because its own base64 string does not fit its own schema.
+# Identifiers, offsets and times in nanoseconds go as strings, and so do bytes. Exits non-zero if that
+# changes.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,11 +1,12 @@
 #!/bin/sh
 # github.com/hashicorp/memberlist v0.7.0, Go 1.26
 #
-# Expected of a broadcast in a TransmitLimitedQueue that is larger than a packet (UDPBufferSize, 1,400 bytes by default):
-# an error, or another way (memberlist falls back to TCP elsewhere).
-# Seen: it is never sent, without an error, a callback or a line in the log, and stays in the queue for ever: GetBroadcasts
-# looks for messages that fit. What is queued after it, and fits, arrives. Only NumQueued tells: it never comes to zero.
-# Whoever gossips records whose size users decide has to bound them before they are queued.
+# Expected of a broadcast in a TransmitLimitedQueue that is larger than a packet (UDPBufferSize, 1,400 bytes
+# by default): an error, or another way (memberlist falls back to TCP elsewhere).
+# Seen: it is never sent, without an error, a callback or a line in the log, and stays in the queue for ever:
+# GetBroadcasts looks for messages that fit. What is queued after it, and fits, arrives. Only NumQueued tells:
+# it never comes to zero. Whoever gossips records whose size users decide has to bound them before they are
+# queued.
 # Exits non-zero if that changes.
 set -eu
 dir=$(mktemp -d)

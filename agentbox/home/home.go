@@ -34,7 +34,7 @@ import (
 //	shared.json             what the user lets the team have, and what not
 //	contexts.json           which members may enter what, see agentbox/contexts
 //	checks-of-ci.json       how boxes and CI differed, see agentbox/identity
-//	copies/                 what tasks of others left, for members to enter while those are away: TASK@PEER.json
+//	copies/                 what tasks of others left, to enter while those are away: TASK@PEER.json
 //	boxes/<id>/             see Box
 //	policy/                 see Policy
 //	audit/<id>/             what a box tried to reach; kept when the box is gone, until it is pruned
