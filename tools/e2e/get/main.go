@@ -23,7 +23,9 @@ func get(url string) error {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+os.Getenv("TOKEN"))
-	res, err := http.DefaultClient.Do(req)
+	// The default's ten seconds for a handshake are a busy machine's, where a colleague's task runs when
+	// nobody else wants the processors.
+	res, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}).Do(req)
 	if err != nil {
 		return err
 	}
