@@ -290,13 +290,18 @@ func (m *Manager) runEvery(d time.Duration, do func()) {
 	}
 }
 
+// tidy passes over a box that something is done with. It may be a removal that is about to fail, after
+// which the box is its user's again.
 func (m *Manager) tidy() {
 	for _, b := range m.boxes.all() {
-		rec := b.record()
-		if rec.Phase == phaseRemoving {
-			if err := m.maker.remove(b); err != nil {
+		if !b.op.TryLock() {
+			continue
+		}
+		if rec := b.record(); rec.Phase == phaseRemoving {
+			if err := m.maker.removeLocked(b); err != nil {
 				m.log.Error("cannot remove a box", "box", rec.Box.ID, "error", err)
 			}
 		}
+		b.op.Unlock()
 	}
 }

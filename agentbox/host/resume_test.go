@@ -157,3 +157,28 @@ func TestRemovedBoxIsNotStarted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A removal that somebody waits for may fail, as the box's machine does not answer, and the box is
+// theirs again. What tries failed removals again must not go on with it.
+func TestTidyLeavesBoxWhoseRemovalIsUnderWay(t *testing.T) {
+	h := newHome(t)
+	names := write(t, h, newTestRecord("mine"))
+	m := manage(t, h)
+	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	phase := func(p phase) { b.set(func(b *box) { b.rec.Phase = p }) }
+	b.op.Lock()
+	phase(phaseRemoving)
+	m.tidy()
+	phase(phaseReady)
+	b.op.Unlock()
+	if m.tidy(); !exists(names.Dir) {
+		t.Fatal("the box was removed")
+	}
+	phase(phaseRemoving)
+	if m.tidy(); exists(names.Dir) {
+		t.Error("a failed removal was not tried again")
+	}
+}
