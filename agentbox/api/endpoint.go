@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"sync"
 	"unicode/utf8"
 
@@ -139,4 +141,20 @@ func (s *stream[Resp]) fail(err error) {
 	}
 	s.mu.Unlock()
 	s.send(frame[Resp]{Error: e})
+}
+
+// Listen binds a unix socket for this user alone, and removes an earlier one: nobody else may serve it. The
+// file's mode is the only check of who connects.
+func Listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, agentbox.Errorf(agentbox.Missing, "cannot listen on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }

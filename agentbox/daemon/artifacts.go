@@ -31,12 +31,11 @@ const (
 )
 
 // artifacts collects the artifacts of a task's box and serves those that were collected. It
-// implements task.Collector. It gets its tasks from a function, because they need it before they
-// exist.
+// implements task.Collector.
 type artifacts struct {
 	jobs
 	key   ed25519.PrivateKey // the host's
-	tasks func() tasks
+	store task.Store
 }
 
 // Bounds on what a box may send before we choose from it. Globs are matched here, so a box sends
@@ -181,17 +180,17 @@ func (a artifacts) handle(mux *http.ServeMux) {
 // list returns the artifacts of an attempt, compared with their statement. If none is named, it is
 // the last attempt that has artifacts.
 func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (api.ArtifactReport, error) {
-	id, err := a.tasks().find(ref)
+	id, err := findTask(a.store, ref)
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
-	t, err := a.tasks().queue.Store.Read(id)
+	t, err := a.store.Read(id)
 	if err != nil {
 		return api.ArtifactReport{}, err
 	}
 	// The last attempt that has artifacts, because a later one may have failed before it made any.
 	for n := len(t.Attempts); n > 0; n-- {
-		report, err := a.report(ctx, t, a.tasks().queue.Store, n)
+		report, err := a.report(ctx, t, n)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return report, err
 		}
@@ -202,11 +201,11 @@ func (a artifacts) list(ctx context.Context, ref api.TaskRef, _ agentbox.Progres
 
 // read writes one artifact. A box chose its name, so it is looked up in a root that no name leaves.
 func (a artifacts) read(_ context.Context, ref api.ArtifactRef, w io.Writer) error {
-	id, err := a.tasks().find(api.TaskRef{Task: ref.Task.String()})
+	id, err := findTask(a.store, api.TaskRef{Task: ref.Task.String()})
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(filepath.Join(a.tasks().queue.Store.Attempt(id, ref.Attempt), artifactsDir))
+	root, err := os.OpenRoot(filepath.Join(a.store.Attempt(id, ref.Attempt), artifactsDir))
 	if err != nil {
 		return agentbox.Errorf(agentbox.NotFound, "attempt %d of task %s has no artifacts", ref.Attempt, id)
 	}
@@ -223,8 +222,8 @@ func (a artifacts) read(_ context.Context, ref api.ArtifactRef, w io.Writer) err
 // report verifies the statement of attempt n with this host's own key, and hashes each file to
 // compare it with the statement. The error satisfies fs.ErrNotExist if the attempt has no
 // statement. A signed statement about another attempt was moved there, and is Corrupt.
-func (a artifacts) report(ctx context.Context, t agentbox.Task, store task.Store, n int) (api.ArtifactReport, error) {
-	dir := store.Attempt(t.ID, n)
+func (a artifacts) report(ctx context.Context, t agentbox.Task, n int) (api.ArtifactReport, error) {
+	dir := a.store.Attempt(t.ID, n)
 	envelope, err := os.ReadFile(filepath.Join(dir, statementFile))
 	if err != nil {
 		return api.ArtifactReport{}, err

@@ -44,7 +44,7 @@ func (c *clients) lend(_ context.Context, req api.LendRequest, _ agentbox.Progre
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", agentbox.MarkNoSpace(err)
 	}
-	l, err := listen(path)
+	l, err := api.Listen(path)
 	if err != nil {
 		return "", err
 	}

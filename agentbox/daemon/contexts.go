@@ -13,8 +13,8 @@ import (
 // contexts lists the boxes and tasks of this machine for its team, which `ls --team` shows on the
 // other machines. It leaves out what is private: directories, command lines and prompts. It runs
 // anew for each announcement to the team.
-func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
-	boxes, err := d.boxes.List(ctx, api.ListRequest{}, nil)
+func (h handover) contexts(ctx context.Context) ([]team.Context, error) {
+	boxes, err := h.Boxes.List(ctx, api.ListRequest{}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 		})
 	}
 	// Only open tasks, since one that has ended is no current work, and those that others may enter.
-	for _, t := range slices.Concat(d.queue.Open(), d.handover.shared()) {
+	for _, t := range slices.Concat(h.Queue.Open(), h.shared()) {
 		// The prompt or command of a task is private to its owner.
 		name := t.Agent
 		if name == "" && len(t.Command) > 0 {
@@ -33,8 +33,8 @@ func (d *daemon) contexts(ctx context.Context) ([]team.Context, error) {
 		}
 		out = append(out, team.Context{
 			Kind: catalogue.Task, ID: t.ID.String(), Name: name, State: string(t.State), Project: t.Project, Isolation: string(t.Isolation),
-			Copies: d.handover.copies.choose(t), Version: versionOf(t),
+			Copies: h.copies.choose(t), Version: versionOf(t),
 		})
 	}
-	return append(out, d.handover.copies.announced()...), nil
+	return append(out, h.copies.announced()...), nil
 }

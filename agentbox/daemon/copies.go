@@ -63,14 +63,14 @@ func (c *copies) choose(t agentbox.Task) (ids []string) {
 	if last == nil {
 		return nil
 	}
-	file := filepath.Join(c.d.queue.Store.Attempt(t.ID, 1), copiesFile)
+	file := filepath.Join(c.Queue.Store.Attempt(t.ID, 1), copiesFile)
 	before, known := c.chosen[t.ID]
 	if !known {
 		_ = durable.ReadJSON(file, &before) // of an earlier daemon; else others are chosen
 	}
 	has := slices.DeleteFunc(slices.Clone(before), func(p peers.PeerID) bool { return !all.May(p) })
-	part, _ := c.d.fleet.owner.Worker(t.ID, last.Number)
-	for _, p := range c.d.shares.mesh.OnlinePeers() {
+	part, _ := c.Fleet.Worker(t.ID, last.Number)
+	for _, p := range c.Mesh.OnlinePeers() {
 		if len(has) < copiesOfTask && p != part && all.May(p) && !slices.Contains(has, p) {
 			has = append(has, p)
 		}
@@ -78,7 +78,7 @@ func (c *copies) choose(t agentbox.Task) (ids []string) {
 	c.chosen[t.ID] = has
 	if !slices.Equal(has, before) {
 		if err := durable.WriteJSON(file, has, 0o600); err != nil {
-			c.d.cfg.Log.Warn("cannot record which machines have copies of a task", "task", t.ID, "error", err)
+			c.Log.Warn("cannot record which machines have copies of a task", "task", t.ID, "error", err)
 		}
 	}
 	for _, p := range has {
@@ -112,7 +112,7 @@ func versionOf(t agentbox.Task) string {
 // copyName is what members ask for. The owner is in it, as another one could have a task of the same ID.
 func copyName(owner peers.PeerID, id string) string { return id + "@" + owner.String() }
 
-func (c *copies) file(name string) string { return filepath.Join(c.d.cfg.Home.Copies(), name+".json") }
+func (c *copies) file(name string) string { return filepath.Join(c.Home.Copies(), name+".json") }
 
 // find finds a copy by its name.
 func (c *copies) find(name string) (contexts.Copy, bool) {
@@ -151,10 +151,10 @@ func (c *copies) announced() (all []team.Context) {
 // run makes and drops copies until ctx ends, as the members announce it.
 func (c *copies) run(ctx context.Context) {
 	if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
-		c.d.cfg.Log.Warn("cannot drop what is left of copies", "error", err)
+		c.Log.Warn("cannot drop what is left of copies", "error", err)
 	}
 	for {
-		changed := c.d.changes.Changed()
+		changed := c.Changed()
 		c.once(ctx)
 		select {
 		case <-ctx.Done():
@@ -170,23 +170,23 @@ func (c *copies) run(ctx context.Context) {
 
 // sweep drops what a crash left of copies that were being made.
 func (c *copies) sweep(ctx context.Context) error {
-	names, err := c.d.snapshots().Copies(ctx)
+	names, err := c.Snapshots.Copies(ctx)
 	for _, name := range names {
 		if _, ok := c.find(name); !ok {
-			err = errors.Join(err, c.d.snapshots().DropCopy(ctx, name))
+			err = errors.Join(err, c.Snapshots.DropCopy(ctx, name))
 		}
 	}
 	return err
 }
 
 func (c *copies) once(ctx context.Context) {
-	m := c.d.shares.mesh
+	m := c.Mesh
 	if m == nil || m.Self().IsZero() {
 		return
 	}
 	self, online := m.Self().String(), m.OnlinePeers()
 	wanted := map[string]team.AnnouncedContext{}
-	for _, a := range c.d.shares.team.TeamContexts() {
+	for _, a := range c.Team.TeamContexts() {
 		if a.Kind == catalogue.Task && a.Whose == a.Owner && slices.Contains(a.Copies, self) {
 			wanted[copyName(a.Owner, a.ID)] = a
 		}
@@ -207,7 +207,7 @@ func (c *copies) once(ctx context.Context) {
 			continue
 		}
 		if err := c.make(ctx, a); err != nil && ctx.Err() == nil {
-			c.d.cfg.Log.Info("a task of another machine cannot be copied", "task", a.ID, "owner", a.Owner.Short(), "error", err)
+			c.Log.Info("a task of another machine cannot be copied", "task", a.ID, "owner", a.Owner.Short(), "error", err)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (c *copies) make(ctx context.Context, a team.AnnouncedContext) error {
 		return err
 	}
 	p := &pulling{handover: c.handover, peer: a.Owner, whose: a.Owner}
-	p.out.From = fleetTeam{c.d}.Name(a.Owner)
+	p.out.From = c.Peers.Name(a.Owner)
 	if err := p.identify(ctx, contexts.Question{Name: a.ID, History: true}); err != nil {
 		return err
 	}
@@ -234,28 +234,28 @@ func (c *copies) make(ctx context.Context, a team.AnnouncedContext) error {
 			return err
 		}
 	}
-	if err := c.d.snapshots().KeepCopy(ctx, copyName(a.Owner, a.ID), p.answer.Identity, p.answer.Snapshot, p.answer.Work, p.answer.History); err != nil {
+	if err := c.Snapshots.KeepCopy(ctx, copyName(a.Owner, a.ID), p.answer.Identity, p.answer.Snapshot, p.answer.Work, p.answer.History); err != nil {
 		return err
 	}
 	k := keptCopy{Copy: contexts.Copy{Owner: a.Owner, Members: p.answer.Members, Answer: p.answer}, Context: a.Context, ID: a.ID}
 	k.Answer.Members = nil
-	if err := os.MkdirAll(c.d.cfg.Home.Copies(), 0o700); err != nil {
+	if err := os.MkdirAll(c.Home.Copies(), 0o700); err != nil {
 		return err
 	}
 	err := durable.WriteJSON(c.file(copyName(a.Owner, a.ID)), k, 0o600)
-	c.d.shares.team.Notify()
+	c.Team.Notify()
 	return err
 }
 
 // drop drops a copy that its owner does not want here any more.
 func (c *copies) drop(ctx context.Context, k keptCopy) {
 	name := copyName(k.Owner, k.ID)
-	err := c.d.snapshots().DropCopy(ctx, name)
+	err := c.Snapshots.DropCopy(ctx, name)
 	if err == nil {
 		err = os.Remove(c.file(name)) // last, so that what fails is tried again
 	}
 	if err != nil {
-		c.d.cfg.Log.Warn("cannot drop a copy", "task", k.ID, "error", err)
+		c.Log.Warn("cannot drop a copy", "task", k.ID, "error", err)
 	}
-	c.d.shares.team.Notify()
+	c.Team.Notify()
 }

@@ -60,7 +60,12 @@ type daemon struct {
 	boxes     *host.Manager
 	shares    *shares // what boxes are made of, and what the team may have
 	queue     *task.Queue
+	store     task.Store // the queue's
 	sources   sources
+	snapshots snapshots
+	saves     saves
+	tasks     tasks
+	taskWork  taskWork
 	schedules *schedule.Keeper
 	stop      context.CancelFunc
 	ctx       context.Context // ends with the daemon
@@ -167,34 +172,46 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: manager.Kinds(), Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
-	d.artifacts = artifacts{jobs: jobs{home: cfg.Home, boxes: manager}, key: shared.key, tasks: d.tasks}
+	d.store = task.Store{Dir: cfg.Home.Tasks(), Memory: new(task.Memory)}
+	d.snapshots = snapshots{layers.Snapshots{Store: shared.store.Store}, manager.Work, d.sources, manager.Policies.SecretValues}
+	d.saves = saves{cfg.Home, cfg.Log, d.snapshots}
+	d.artifacts = artifacts{jobs: d.jobs(), key: shared.key, store: d.store}
 	checker, err := program(home.CheckProgram)
 	if err != nil {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
 	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks(), Spares: &check.Spares{}}}
-	d.ctx, d.fleet, d.handover = ctx, d.newFleet(), d.newHandover()
+	d.clients = &clients{home: cfg.Home, log: cfg.Log, policies: manager.Policies}
+	d.ctx = ctx
+	d.fleet = d.newFleet()
 	clusters, err := d.newKube()
 	if err != nil {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
 	d.queue = task.NewQueue(ctx, task.Config{
-		Store: task.Store{Dir: cfg.Home.Tasks(), Memory: new(task.Memory)}, Boxes: manager, Jobs: taskJobs{jobs{home: cfg.Home, boxes: manager}},
-		Snapshotter: snapshotter{jobs{home: cfg.Home, boxes: manager}}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks, Saver: saves{d}, SaveEvery: saveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
+		Store: d.store, Boxes: manager, Jobs: taskJobs{d.jobs()}, Snapshotter: snapshotter{d.jobs()}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks,
+		Saver: d.saves, SaveEvery: saveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
 		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
-			d.tasks().addRunningUsage(ctx, &t)
+			d.tasks.addRunningUsage(ctx, &t)
 			return t.Costs
 		}, Log: cfg.Log,
 	})
+	d.tasks = d.newTasks()
+	d.taskWork = taskWork{d.tasks, manager.Work}
+	d.fleet.worker.Local = d.fleetLocal()
+	d.handover = newHandover(parts{
+		Home: cfg.Home, Log: cfg.Log, Key: shared.key, Team: shared.team, Mesh: shared.mesh, Peers: d.peers(), Remotes: shared.remotes, Results: shared.results, Boxes: manager, Queue: d.queue,
+		Work: d.taskWork, Snapshots: d.snapshots, Sources: d.sources, Fleet: d.fleet.owner, Elsewhere: d.fleet.boxes, Changed: changes.Changed,
+	})
+	shared.contexts.Store(d.handover.owner)
 	d.schedules = d.newSchedules()
 	d.tooling = d.newTools()
-	d.clients = &clients{home: cfg.Home, log: cfg.Log, policies: d.boxes.Policies}
 	if d.export != nil {
 		d.queue.Ended = d.traceTask
 	}
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.
-	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.contexts, d.dropMachines
+	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.handover.contexts, d.dropMachines
 	shared.inUse.Store(manager.Images)
 	manager.Images.StoreNow() // the machine may have been in a team before
 	return d, nil
@@ -236,7 +253,7 @@ func program(name string) (string, error) {
 	return filepath.Join(filepath.Dir(self), name), err
 }
 
-// entries, membership, evidence and tasks are views without state, new for each use.
+// entries, membership, evidence, jobs and peers are views without state, new for each use.
 func (d *daemon) entries() entries.Entries {
 	return entries.Entries{Store: d.shares.store.Store, Sharing: d.shares.sharing, Remotes: d.shares.remotes}
 }
@@ -245,12 +262,14 @@ func (d *daemon) membership() membership.Membership {
 	return membership.Membership{Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf}
 }
 
-func (d *daemon) evidence() evidence {
-	return evidence{jobs{home: d.cfg.Home, boxes: d.boxes}, host.OriginsOf(d.boxes)}
-}
+func (d *daemon) evidence() evidence { return evidence{d.jobs(), host.OriginsOf(d.boxes)} }
 
-func (d *daemon) tasks() tasks {
-	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil, d.canLend, d.fleet.boxes}
+func (d *daemon) jobs() jobs { return jobs{home: d.cfg.Home, boxes: d.boxes} }
+
+func (d *daemon) peers() fleetTeam { return fleetTeam{d.shares.mesh, d.shares.team} }
+
+func (d *daemon) newTasks() tasks {
+	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil, d.lending().canLend, d.fleet.boxes}
 	if m := d.shares.mesh; m != nil {
 		t.findPeer = func(name string) (string, error) {
 			member, err := m.Find(name)
@@ -260,8 +279,6 @@ func (d *daemon) tasks() tasks {
 	return t
 }
 
-func (d *daemon) taskWork() taskWork { return taskWork{d.tasks(), d.boxes.Work, d.fleet.boxes.work} }
-
 func (d *daemon) idle() idle.Keeper {
 	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running, Sleeping: d.sleeping.Load, Meter: &d.meter}
 }
@@ -270,17 +287,13 @@ func (d *daemon) newSchedules() *schedule.Keeper {
 	k := schedule.New()
 	k.Dir, k.Log = d.cfg.Home.Schedules(), d.cfg.Log
 	k.Submit = func(ctx context.Context, req api.TaskSubmission) ([]agentbox.Task, error) {
-		return d.tasks().submit(ctx, req, nil)
+		return d.tasks.submit(ctx, req, nil)
 	}
 	k.Tasks = func() []agentbox.Task {
 		all, _ := d.queue.Store.List() // a task that cannot be read was submitted long ago
 		return all
 	}
 	return k
-}
-
-func (d *daemon) snapshots() snapshots {
-	return snapshots{layers.Snapshots{Store: d.shares.store.Store}, d.boxes.Work, d.sources, d.boxes.Policies.SecretValues}
 }
 
 // cacheDrivers opens each driver only once, because drivers cache what they have found out.
@@ -314,7 +327,7 @@ func acquire(path string) (*os.File, error) {
 // serve serves the socket until ctx ends. Requests that are under way then get shutdownGrace, and
 // no new ones are accepted.
 func (d *daemon) serve(ctx context.Context) error {
-	l, err := listen(d.cfg.Home.Socket())
+	l, err := api.Listen(d.cfg.Home.Socket())
 	if err != nil {
 		return err
 	}
@@ -341,22 +354,6 @@ func (d *daemon) serve(ctx context.Context) error {
 // shutdownGrace is how long calls under way may take when the daemon stops. The next daemon rolls
 // back what is unfinished, which costs only time.
 const shutdownGrace = 10 * time.Second
-
-// listen binds the socket for this user alone. It may remove an old socket, because we hold the
-// lock. The file's mode is the only check of who connects.
-func listen(path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, agentbox.Errorf(agentbox.Missing, "cannot listen on %s: %w", path, err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
 
 // status is what the command line asks first, so it must be quick: it looks at nothing but memory.
 func (d *daemon) status(context.Context, api.None, agentbox.Progress) (api.DaemonStatus, error) {

@@ -14,9 +14,10 @@ import (
 	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/fleet"
+	"agentbox/agentbox/host"
 	"agentbox/agentbox/job"
-	"agentbox/agentbox/kube"
 	"agentbox/agentbox/snapshot"
+	"agentbox/agentbox/task"
 	"agentbox/mesh/identity"
 )
 
@@ -25,7 +26,12 @@ import (
 // are. It asks the other machine each time.
 type elsewhere struct {
 	fleet.Boxes
-	d *daemon
+	ctx    context.Context // ends with the daemon
+	boxes  *host.Manager
+	store  task.Store
+	team   fleetTeam
+	saves  saves
+	worker *fleet.Worker
 
 	mu    sync.Mutex
 	seen  map[agentbox.BoxID]boxThere // boxes that somebody was told of
@@ -56,31 +62,30 @@ func (e *elsewhere) of(name string) (boxThere, bool) {
 	if err != nil {
 		return boxThere{}, false
 	}
-	t, err := e.d.queue.Store.Read(id)
+	t, err := e.store.Read(id)
 	if err != nil || t.Where == "" || t.Last() == nil || t.Last().Result != nil {
 		return boxThere{}, false
 	}
 	return boxThere{fleet.BoxAt{Task: id, Attempt: t.Last().Number}, id.String()}, true
 }
 
-// enter asks how to log in to a box, and remembers which one it is.
-func (e *elsewhere) enter(ctx context.Context, at boxThere) (api.Connection, *agentbox.Job, error) {
+// logIn asks how to log in to a box, and remembers which one it is.
+func (e *elsewhere) logIn(ctx context.Context, at boxThere) (api.Connection, *agentbox.Job, error) {
 	c, j, err := e.Enter(ctx, at.BoxAt)
 	if agentbox.CodeOf(err) == agentbox.Forbidden && at.Name != "" {
-		team := fleetTeam{e.d}
-		err = notShared(at.Name, team.Name(at.Peer), true, team.Name(team.Self()))
+		err = notShared(at.Name, e.team.Name(at.Peer), true, e.team.Name(e.team.Self()))
 	}
 	if err != nil {
 		return c, j, err
 	}
-	if _, err := e.d.boxes.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
+	if _, err := e.boxes.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
 		return c, j, agentbox.Errorf(agentbox.Corrupt, "the other machine names a box of this one")
 	}
 	c.Name = cmp.Or(at.name, c.Box.String())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.seen) >= maxSeen {
-		clear(e.seen)
+	if e.seen == nil || len(e.seen) >= maxSeen {
+		e.seen = map[agentbox.BoxID]boxThere{}
 	}
 	e.seen[c.Box] = at
 	return c, j, nil
@@ -88,17 +93,17 @@ func (e *elsewhere) enter(ctx context.Context, at boxThere) (api.Connection, *ag
 
 // connect is api.Connect: for a box here, or else one elsewhere.
 func (e *elsewhere) connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
-	c, err := e.d.boxes.Connect(ctx, ref, progress)
+	c, err := e.boxes.Connect(ctx, ref, progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		if at, ok := e.of(ref.Box); ok {
-			c, _, err = e.enter(ctx, at)
+			c, _, err = e.logIn(ctx, at)
 		}
 	}
 	return c, err
 }
 
-func (e *elsewhere) ssh(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
-	conn, err := e.d.boxes.SSH(ctx, ref)
+func (e *elsewhere) openSSH(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
+	conn, err := e.boxes.SSH(ctx, ref)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		if at, ok := e.of(ref.Box); ok {
 			return e.SSH(ctx, at.BoxAt)
@@ -121,75 +126,54 @@ func (e *elsewhere) waits(t agentbox.Task) *api.TaskWait {
 	if why != nil {
 		w.Problem = agentbox.AsError(why).Message
 	}
-	for _, m := range fleet.Machines(fleetTeam{e.d}) {
+	for _, m := range fleet.Machines(e.team) {
 		w.Machines = append(w.Machines, api.TeamMachine(m))
 	}
 	return w
 }
 
-// cancel ends a task. One of another machine's is only not run here any more: it goes back.
-func (t tasks) cancel(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
-	found, err := t.queue.Store.Read(id)
-	if err == nil && found.For != nil && !found.State.Done() {
-		return found, t.elsewhere.d.fleet.worker.Refuse(found)
+// refuse has a task of another machine that runs here go back.
+func (e *elsewhere) refuse(t agentbox.Task) error { return e.worker.Refuse(t) }
+
+// keeper finds the builder that keeps tasks by its name.
+func (e *elsewhere) keeper(name string) (identity.PeerID, error) {
+	m := e.team.mesh
+	if m == nil {
+		return identity.PeerID{}, nil
 	}
-	if err := t.queue.Cancel(id); err != nil {
-		return agentbox.Task{}, err
+	member, err := m.Find(name)
+	if err != nil {
+		return identity.PeerID{}, err
 	}
-	return t.queue.Store.Read(id)
+	if !m.IsBuilder(member.ID) || member.ID == m.Self() {
+		return identity.PeerID{}, agentbox.Errorf(agentbox.Invalid, "%s is no other builder of the team, which are those that keep tasks", member.Name).WithHint("agentbox mesh trust --builder %s, by an admin", member.Name)
+	}
+	return member.ID, nil
 }
 
-// transfer is api.TransferTasks. With names it stops at the first that fails.
-func (t tasks) transfer(_ context.Context, req api.TaskTransfer, _ agentbox.Progress) (all []agentbox.Task, err error) {
-	var to identity.PeerID
-	if m := t.elsewhere.d.shares.mesh; req.To != "" && m != nil {
-		member, err := m.Find(req.To)
-		if err != nil {
-			return nil, err
-		}
-		if to = member.ID; !m.IsBuilder(to) || to == m.Self() {
-			return nil, agentbox.Errorf(agentbox.Invalid, "%s is no other builder of the team, which are those that keep tasks", member.Name).WithHint("agentbox mesh trust --builder %s, by an admin", member.Name)
-		}
+func (e *elsewhere) transfer(id agentbox.TaskID, to identity.PeerID) error {
+	return e.Owner.Transfer(id, to)
+}
+
+// job is the one that runs in a box of another machine.
+func (e *elsewhere) job(ctx context.Context, box string) (j *agentbox.Job, known bool, err error) {
+	at, known := e.of(box)
+	if known {
+		_, j, err = e.logIn(ctx, at)
 	}
-	names := req.Tasks
-	if len(names) == 0 {
-		for _, open := range t.queue.Open() {
-			if open.Where != "" && open.For == nil && !kube.Is(open.Where) {
-				names = append(names, open.ID.String())
-			}
-		}
-	}
-	all = []agentbox.Task{}
-	for _, name := range names {
-		id, err := t.find(api.TaskRef{Task: name})
-		if err == nil {
-			err = t.elsewhere.Owner.Transfer(id, to)
-		}
-		if agentbox.CodeOf(err) == agentbox.Conflict && len(req.Tasks) == 0 {
-			continue // it waits for its turn, or has just ended
-		}
-		if err != nil {
-			return all, err
-		}
-		one, err := t.queue.Store.Read(id)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
+	return j, known, err
 }
 
 // saveTimeout is for a worker that is asked for a snapshot; the one before it serves then.
 const saveTimeout = time.Minute
 
-// work is what a task that another machine runs has done so far: a snapshot of now or, if the machine
+// workSoFar is what a task that another machine runs has done so far: a snapshot of now or, if the machine
 // cannot be reached, the last one.
-func (e *elsewhere) work(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*snapshot.Kept, error) {
+func (e *elsewhere) workSoFar(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*snapshot.Kept, error) {
 	asking, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	err := e.Save(asking, t.ID, a.Number, func(document []byte, pack io.Reader) error {
-		saved, err := saves{e.d}.accept(asking, t, document, pack)
+		saved, err := e.saves.accept(asking, t, document, pack)
 		if err == nil {
 			a.Saved = &saved
 			err = e.Owner.Saved(asking, t.ID, a.Number, saved)
@@ -202,27 +186,27 @@ func (e *elsewhere) work(ctx context.Context, t agentbox.Task, a agentbox.Attemp
 	if a.Saved == nil {
 		return nil, agentbox.Errorf(agentbox.CodeOf(err), "what task %s has done so far cannot be had: %w", t.ID, err).WithHint("agentbox task show %s says where it runs", t.ID)
 	}
-	kept, err := saves{e.d}.work(ctx, t, a)
+	kept, err := e.saves.work(ctx, t, a)
 	return &kept, err
 }
 
 // followEvery is how often a task is looked at that nobody runs yet.
 const followEvery = 200 * time.Millisecond
 
-// follow writes what the command of a task that runs elsewhere writes, until the task has ended. If
+// followTask writes what the command of a task that runs elsewhere writes, until the task has ended. If
 // another machine begins it anew, so does the output.
-func (e *elsewhere) follow(ctx context.Context, id agentbox.TaskID, w io.Writer) error {
+func (e *elsewhere) followTask(ctx context.Context, id agentbox.TaskID, w io.Writer) error {
 	var fence uint64
 	out := &repeated{to: w}
 	for {
-		t, err := e.d.queue.Store.Read(id)
+		t, err := e.store.Read(id)
 		if err != nil {
 			return err
 		}
 		last := t.Last()
 		if last != nil && last.Result != nil && t.State.Done() {
 			out.at = 0
-			f, err := e.d.queue.Store.Transcript(id, last.Number)
+			f, err := e.store.Transcript(id, last.Number)
 			if err != nil {
 				return nil // it has written nothing
 			}
@@ -231,7 +215,7 @@ func (e *elsewhere) follow(ctx context.Context, id agentbox.TaskID, w io.Writer)
 		}
 		if last != nil && last.Result == nil && last.Worker != "" {
 			var lease fleet.Lease
-			_ = durable.ReadJSON(filepath.Join(e.d.queue.Store.Attempt(id, last.Number), fleet.LeaseFile), &lease)
+			_ = durable.ReadJSON(filepath.Join(e.store.Attempt(id, last.Number), fleet.LeaseFile), &lease)
 			if lease.Fence != fence {
 				fence, out = lease.Fence, &repeated{to: w}
 			}
@@ -261,4 +245,14 @@ func (r *repeated) Write(b []byte) (int, error) {
 	r.at += known + int64(n)
 	r.done, r.err = max(r.done, r.at), err
 	return int(known) + n, err
+}
+
+// notShared is the error about a context that this machine may not enter, or with push not change.
+func notShared(name, machine string, push bool, self string) error {
+	flag := ""
+	if push {
+		flag = "--push "
+	}
+	return agentbox.Errorf(agentbox.Forbidden, "%s of %s is not shared with you", name, machine).
+		WithHint("ask who works at %s to run: agentbox task share %s%s %s", machine, flag, name, self)
 }

@@ -44,8 +44,8 @@ func (h handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 	if err != nil {
 		return p.out, err
 	}
-	p.peer, p.whose, p.out.From = theirs.Owner, theirs.Whose, fleetTeam{h.d}.Name(theirs.Owner)
-	h.d.sources.CopyAhead(theirs.Project)
+	p.peer, p.whose, p.out.From = theirs.Owner, theirs.Whose, h.Peers.Name(theirs.Owner)
+	h.Sources.CopyAhead(theirs.Project)
 	if err := p.identify(ctx, contexts.Question{Name: nameOf(theirs), Steal: req.Steal}); err != nil {
 		return p.out, err
 	}
@@ -70,9 +70,9 @@ func (h handover) locate(name string) (team.AnnouncedContext, error) {
 	if !ok {
 		machine, what = "", name
 	}
-	self := fleetTeam{h.d}.Self()
-	found := slices.DeleteFunc(h.d.shares.team.TeamContexts(), func(c team.AnnouncedContext) bool {
-		there := machine == "" || machine == fleetTeam{h.d}.Name(c.Whose) || machine == c.Whose.String()
+	self := h.Peers.Self()
+	found := slices.DeleteFunc(h.Team.TeamContexts(), func(c team.AnnouncedContext) bool {
+		there := machine == "" || machine == h.Peers.Name(c.Whose) || machine == c.Whose.String()
 		return !there || c.Whose == self || c.ID != what && c.Name != what && (len(what) < 4 || !strings.HasPrefix(c.ID, what))
 	})
 	found = h.nearest(found)
@@ -81,7 +81,7 @@ func (h handover) locate(name string) (team.AnnouncedContext, error) {
 			WithHint("agentbox ls --team lists what there is; a task that has ended has to be shared by its owner: agentbox task share %s", what)
 	}
 	if len(found) > 1 {
-		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.Conflict, "%d machines of the team have a %s", len(found), name).WithHint("name the machine: %s/%s", fleetTeam{h.d}.Name(found[0].Owner), what)
+		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.Conflict, "%d machines of the team have a %s", len(found), name).WithHint("name the machine: %s/%s", h.Peers.Name(found[0].Owner), what)
 	}
 	return found[0], nil
 }
@@ -89,7 +89,7 @@ func (h handover) locate(name string) (team.AnnouncedContext, error) {
 // nearest leaves one of each context: that of its owner or, if that is away, a copy: of this machine, or
 // of one that is there.
 func (h handover) nearest(all []team.AnnouncedContext) []team.AnnouncedContext {
-	self, online := fleetTeam{h.d}.Self(), h.d.shares.mesh.OnlinePeers()
+	self, online := h.Peers.Self(), h.Mesh.OnlinePeers()
 	rank := func(c team.AnnouncedContext) int {
 		switch {
 		case c.Owner == c.Whose && slices.Contains(online, c.Owner):
@@ -126,18 +126,18 @@ func (p *pulling) did(what api.ContextPart, begun time.Time, bytes int64, detail
 }
 
 func (p *pulling) ask(ctx context.Context, q contexts.Question) (contexts.Answer, error) {
-	if p.peer == (fleetTeam{p.d}).Self() {
+	if p.peer == p.Peers.Self() {
 		c, _ := p.copies.find(q.Name)
 		return c.Answer, nil
 	}
-	c, err := fleetTeam{p.d}.dial(ctx, p.peer, contexts.Service)
+	c, err := p.Peers.dial(ctx, p.peer, contexts.Service)
 	if err != nil {
 		return contexts.Answer{}, err
 	}
 	defer c.Close()
 	a, err := contexts.Ask(ctx, c, q)
 	if agentbox.CodeOf(err) == agentbox.Forbidden {
-		err = notShared(q.Name, p.out.From, q.Steal, fleetTeam{p.d}.Name(fleetTeam{p.d}.Self()))
+		err = notShared(q.Name, p.out.From, q.Steal, p.Peers.Name(p.Peers.Self()))
 	}
 	return a, err
 }
@@ -148,8 +148,8 @@ func (p *pulling) identify(ctx context.Context, q contexts.Question) (err error)
 	if p.answer, err = p.ask(ctx, q); err != nil {
 		return err
 	}
-	defer p.d.shares.team.Expect(p.peer, p.answer.Identity, p.answer.Snapshot)()
-	b, err := p.d.snapshots().FetchIdentity(ctx, p.d.shares.remotes, p.answer.Identity)
+	defer p.Team.Expect(p.peer, p.answer.Identity, p.answer.Snapshot)()
+	b, err := p.Snapshots.FetchIdentity(ctx, p.Remotes, p.answer.Identity)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (p *pulling) identify(ctx context.Context, q contexts.Question) (err error)
 	if id, _, copied := strings.Cut(q.Name, "@"); copied && p.out.Identity.Task != id { // its owner signs what each task is
 		return agentbox.Errorf(agentbox.Corrupt, "%s hands over another task than %s", p.out.From, id)
 	}
-	p.snap, err = p.d.snapshots().FetchDocument(ctx, p.d.shares.remotes, p.answer.Snapshot, p.out.Identity.Snapshot)
+	p.snap, err = p.Snapshots.FetchDocument(ctx, p.Remotes, p.answer.Snapshot, p.out.Identity.Snapshot)
 	if err == nil && (p.snap.Document.Project != p.out.Identity.Project || p.snap.Work != p.answer.Work) {
 		err = agentbox.Errorf(agentbox.Corrupt, "the snapshot of %s is not the one that its identity names", q.Name)
 	}
@@ -168,7 +168,7 @@ func (p *pulling) identify(ctx context.Context, q contexts.Question) (err error)
 }
 
 func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, directory string) error {
-	begun, s, d := time.Now(), p.d.snapshots(), p.snap.Document
+	begun, s, d := time.Now(), p.Snapshots, p.snap.Document
 	dir := s.mirror(d.Project)
 	lacksHistory, lacksWork, err := d.Lacks(ctx, dir)
 	if err != nil {
@@ -221,8 +221,8 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 }
 
 func (p *pulling) pack(ctx context.Context, manifest agentbox.Digest) (io.ReadCloser, int64, error) {
-	defer p.d.shares.team.Expect(p.peer, manifest)()
-	return p.d.snapshots().FetchPack(ctx, p.d.shares.remotes, manifest)
+	defer p.Team.Expect(p.peer, manifest)()
+	return p.Snapshots.FetchPack(ctx, p.Remotes, manifest)
 }
 
 // lacksBase looks into the user's checkout for what the snapshot builds on, and takes it into the
@@ -231,7 +231,7 @@ func (p *pulling) lacksBase(ctx context.Context, directory string) (bool, error)
 	if at, err := projectOf(ctx, directory); err != nil || at.Name != p.snap.Document.Project {
 		return true, nil
 	}
-	return p.snap.Document.TakeBase(ctx, p.d.snapshots().mirror(p.snap.Document.Project), directory)
+	return p.snap.Document.TakeBase(ctx, p.Snapshots.mirror(p.snap.Document.Project), directory)
 }
 
 // image makes the store expect the image, unless it is here. Its bytes come when they are read.
@@ -240,7 +240,7 @@ func (p *pulling) image(ctx context.Context) error {
 	if d.IsZero() {
 		return agentbox.Errorf(agentbox.NotFound, "the image is not known")
 	}
-	img, err := p.d.boxes.Images.Exact(ctx, d, p.progress)
+	img, err := p.Boxes.Images.Exact(ctx, d, p.progress)
 	if err != nil {
 		return err
 	}
@@ -257,13 +257,13 @@ func (p *pulling) setup(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	results := p.d.shares.results
+	results := p.Results
 	made, err := results.Find(ctx, s.Key)
 	if err == nil {
 		p.did(api.PartSetup, begun, 0, "what setup made is here")
-	} else if _, err = p.d.shares.team.Setup(ctx, s.Key, nil); err == nil {
+	} else if _, err = p.Team.Setup(ctx, s.Key, nil); err == nil {
 		if made, err = results.Find(ctx, s.Key); err == nil {
-			p.did(api.PartSetup, begun, p.d.shares.results.Size(ctx, made.Manifest), "what setup made, without running it")
+			p.did(api.PartSetup, begun, p.Results.Size(ctx, made.Manifest), "what setup made, without running it")
 		}
 	}
 	if err == nil && made.Manifest != s.Result {
@@ -288,7 +288,7 @@ func (p *pulling) pin(image, setup error) {
 
 // missingSecrets lists the secrets that the identity names and that this user has not set.
 func (h handover) missingSecrets(d identity.Document) (missing []string, err error) {
-	have, err := h.d.boxes.Policies.Store.SecretsFor(project.Project{Name: d.Project})
+	have, err := h.Boxes.Policies.Store.SecretsFor(project.Project{Name: d.Project})
 	for _, name := range d.Secrets {
 		if !slices.ContainsFunc(have, func(s project.Secret) bool { return s.Name == name }) {
 			missing = append(missing, name)

@@ -22,7 +22,7 @@ func (h handover) admit(ctx context.Context, member identity.PeerID, name string
 		leave()
 		return in, err
 	}
-	there := h.d.fleet.boxes
+	there := h.Elsewhere
 	return fleet.Entrance{
 		Within: within, Leave: leave,
 		Enter: func(ctx context.Context) (*api.Connection, *agentbox.Job, error) {
@@ -30,15 +30,15 @@ func (h handover) admit(ctx context.Context, member identity.PeerID, name string
 			if err != nil {
 				return nil, nil, err
 			}
-			j, err := jobs{home: h.d.cfg.Home, boxes: h.d.boxes, elsewhere: there}.show(ctx, api.JobRef{BoxRef: ref}, nil)
+			j, err := jobs{home: h.Home, boxes: h.Boxes, there: there.job}.show(ctx, api.JobRef{BoxRef: ref}, nil)
 			if err != nil { // none runs, or several
 				return &c, nil, nil
 			}
 			return &c, &j, nil
 		},
 		SSH: func(ctx context.Context) (net.Conn, error) {
-			h.d.cfg.Log.Info("a member is in a box here", "peer", member.Short(), "of", of.ID)
-			return there.ssh(ctx, ref)
+			h.Log.Info("a member is in a box here", "peer", member.Short(), "of", of.ID)
+			return there.openSSH(ctx, ref)
 		},
 	}, nil
 }
@@ -63,11 +63,11 @@ func (h handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err err
 		}
 		ref.Box = last.BoxName
 	}
-	b, err := h.d.boxes.Find(ctx, ref)
+	b, err := h.Boxes.Find(ctx, ref)
 	if err != nil {
 		return ref, err
 	}
-	if agentbox.KindOf(b.Isolation).Elsewhere || slices.ContainsFunc(fleetLocal{h.d}.Tasks(), func(t agentbox.Task) bool { return t.Last() != nil && t.Last().BoxName == b.Name }) {
+	if agentbox.KindOf(b.Isolation).Elsewhere || slices.ContainsFunc(tasksOfOthers(h.Queue.Store), func(t agentbox.Task) bool { return t.Last() != nil && t.Last().BoxName == b.Name }) {
 		return ref, errNotOurs
 	}
 	return api.BoxRef{Box: b.ID.String()}, nil
@@ -81,19 +81,9 @@ func (h handover) connectThere(ctx context.Context, req api.ContextRef, _ agentb
 	if err != nil {
 		return api.Connection{}, err
 	}
-	machine := fleetTeam{h.d}.Name(theirs.Whose)
-	c, _, err := h.d.fleet.boxes.enter(ctx, boxThere{fleet.BoxAt{Name: theirs.ID, Peer: theirs.Whose}, nameThere(theirs.Name, theirs.ID, machine)})
+	machine := h.Peers.Name(theirs.Whose)
+	c, _, err := h.Elsewhere.logIn(ctx, boxThere{fleet.BoxAt{Name: theirs.ID, Peer: theirs.Whose}, nameThere(theirs.Name, theirs.ID, machine)})
 	return c, err
-}
-
-// notShared is the error about a context that this machine may not enter, or with push not change.
-func notShared(name, machine string, push bool, self string) error {
-	flag := ""
-	if push {
-		flag = "--push "
-	}
-	return agentbox.Errorf(agentbox.Forbidden, "%s of %s is not shared with you", name, machine).
-		WithHint("ask who works at %s to run: agentbox task share %s%s %s", machine, flag, name, self)
 }
 
 // hostName matches what ssh takes for the name of a host, and nothing for an option.

@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net/http"
 	"path"
@@ -16,16 +18,21 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/contexts"
 	"agentbox/agentbox/durable"
+	"agentbox/agentbox/fleet"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/identity"
 	"agentbox/agentbox/layers"
+	"agentbox/agentbox/task"
+	"agentbox/agentbox/team"
+	"agentbox/mesh"
 	peers "agentbox/mesh/identity"
 )
 
 // handover says what boxes and tasks are (package identity), hands them to members who may enter them,
 // and brings those of others here.
 type handover struct {
-	d      *daemon
+	*parts
 	owner  *contexts.Owner
 	cache  *sharedCache
 	seen   *identity.Checks
@@ -34,14 +41,34 @@ type handover struct {
 	pushing *sync.Mutex // held while work is taken
 }
 
-func (d *daemon) newHandover() handover {
-	h := handover{d: d, cache: new(sharedCache), seen: &identity.Checks{File: d.cfg.Home.CIChecks()}, pushing: new(sync.Mutex), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: d.cfg.Home.Allowed()}, Withdrawn: d.shares.team.SharingChanged, Log: d.cfg.Log}}
+// parts are what a handover is made of.
+type parts struct {
+	Home      home.Home
+	Log       *slog.Logger
+	Key       ed25519.PrivateKey // the host's, which signs identities
+	Team      *team.Team
+	Mesh      *mesh.Mesh // nil without one
+	Peers     fleetTeam
+	Remotes   *layers.Remotes
+	Results   layers.SetupResults
+	Boxes     *host.Manager
+	Queue     *task.Queue
+	Work      taskWork
+	Snapshots snapshots
+	Sources   sources
+	Fleet     *fleet.Owner
+	Elsewhere *elsewhere
+	Changed   func() <-chan struct{} // closed when boxes or tasks may have changed
+}
+
+// newHandover serves the team; copies.run has to run beside it.
+func newHandover(p parts) handover {
+	h := handover{parts: &p, cache: new(sharedCache), seen: &identity.Checks{File: p.Home.CIChecks()}, pushing: new(sync.Mutex), owner: &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}}
 	h.owner.Find, h.owner.Prepare, h.owner.Accept, h.owner.Steal = h.find, h.prepare, h.accept, h.steal
 	h.copies = &copies{handover: h}
 	h.owner.Copy, h.owner.Chosen = h.copies.find, h.copies.isChosen
-	d.shares.contexts.Store(h.owner)
-	d.shares.team.Serve(contexts.Service, h.owner.Handler())
-	d.shares.team.Serve(contexts.PushService, h.owner.PushHandler())
+	p.Team.Serve(contexts.Service, h.owner.Handler())
+	p.Team.Serve(contexts.PushService, h.owner.PushHandler())
 	return h
 }
 
@@ -64,7 +91,7 @@ type subject struct {
 
 func (h handover) lookUp(ctx context.Context, ref api.BoxRef) (subject, error) {
 	if id, err := agentbox.ParseTaskID(ref.Box); err == nil {
-		t, err := h.d.queue.Store.Read(id)
+		t, err := h.Queue.Store.Read(id)
 		if err == nil {
 			return subject{contexts.Subject{ID: id.String(), Project: t.Project}, id.String(), &t}, nil
 		}
@@ -72,7 +99,7 @@ func (h handover) lookUp(ctx context.Context, ref api.BoxRef) (subject, error) {
 			return subject{}, err
 		}
 	}
-	b, err := h.d.boxes.Find(ctx, ref)
+	b, err := h.Boxes.Find(ctx, ref)
 	return subject{contexts.Subject{ID: b.ID.String(), Project: b.Project}, b.Name, nil}, err
 }
 
@@ -90,23 +117,23 @@ func (h handover) capture(ctx context.Context, s subject, progress agentbox.Prog
 		return d, nil, snap, err
 	}
 	names := slices.Sorted(maps.Keys(d.Lockfiles))
-	if d.Lockfiles, err = snap.Document.Digests(ctx, h.d.snapshots().mirror(snap.Document.Project), names); err != nil {
+	if d.Lockfiles, err = snap.Document.Digests(ctx, h.Snapshots.mirror(snap.Document.Project), names); err != nil {
 		return d, nil, snap, err
 	}
 	d.Project, d.Commit, d.Snapshot, d.Created = snap.Document.Project, snap.Document.Head, snap.ID, snap.Created
-	d, encoded, err = d.Sign(h.d.shares.key)
+	d, encoded, err = d.Sign(h.Key)
 	return d, encoded, snap, err
 }
 
 func (h handover) read(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, snap layers.StoredSnapshot, err error) {
 	ref := api.BoxRef{Box: s.ID}
-	kept, err := h.d.taskWork().left(ctx, &ref)
+	kept, err := h.Work.left(ctx, &ref)
 	if err != nil {
 		return d, snap, err
 	}
 	if kept == nil {
-		if d, err = host.OriginsOf(h.d.boxes).Identity(ctx, ref); err == nil {
-			_, snap, _, err = h.d.snapshots().take(ctx, ref, progress)
+		if d, err = host.OriginsOf(h.Boxes).Identity(ctx, ref); err == nil {
+			_, snap, _, err = h.Snapshots.take(ctx, ref, progress)
 		}
 	} else {
 		if d, err = h.ofAttempt(*s.task); err != nil {
@@ -117,7 +144,7 @@ func (h handover) read(ctx context.Context, s subject, progress agentbox.Progres
 			exact.Branch = d.Branch
 		}
 		if err == nil {
-			snap, _, err = h.d.snapshots().keep(ctx, exact, s.Project, s.name)
+			snap, _, err = h.Snapshots.keep(ctx, exact, s.Project, s.name)
 		}
 		if err != nil {
 			return d, snap, err
@@ -138,7 +165,7 @@ func (h handover) read(ctx context.Context, s subject, progress agentbox.Progres
 // ofAttempt is what the box of a task's last attempt was made of, as far as it was recorded: an attempt
 // of another machine is not.
 func (h handover) ofAttempt(t agentbox.Task) (d identity.Document, err error) {
-	err = durable.ReadJSON(filepath.Join(h.d.queue.Store.Attempt(t.ID, t.Last().Number), identityFile), &d)
+	err = durable.ReadJSON(filepath.Join(h.Queue.Store.Attempt(t.ID, t.Last().Number), identityFile), &d)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -152,7 +179,7 @@ func (h handover) show(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 	}
 	d, _, _, err := h.capture(ctx, s, progress)
 	out := api.Identity{Document: d, ID: d.ID()}
-	if img, err := h.d.shares.team.Files.Get(d.Image.String()); err == nil { // else its packages are not known here
+	if img, err := h.Team.Files.Get(d.Image.String()); err == nil { // else its packages are not known here
 		out.Packages = img.Versions
 	}
 	return out, err
@@ -169,19 +196,19 @@ func (h handover) prepare(ctx context.Context, of contexts.Subject, history bool
 		return a, err
 	}
 	a.Snapshot, a.Work = snap.Manifest, snap.Work
-	if a.Identity, err = h.d.snapshots().PutIdentity(ctx, of.ID, encoded); err != nil || !history {
+	if a.Identity, err = h.Snapshots.PutIdentity(ctx, of.ID, encoded); err != nil || !history {
 		return a, err
 	}
-	a.History, err = h.d.snapshots().history(ctx, snap.Document)
+	a.History, err = h.Snapshots.historyOf(ctx, snap.Document)
 	return a, err
 }
 
 func (h handover) steal(ctx context.Context, of contexts.Subject, member peers.PeerID) error {
 	ref := api.BoxRef{Box: of.ID}
-	if kept, err := h.d.taskWork().find(ctx, &ref); kept != nil || err != nil {
+	if kept, err := h.Work.find(ctx, &ref); kept != nil || err != nil {
 		return err // nothing of it runs here
 	}
-	return host.Steal(ctx, h.d.boxes, ref, fleetTeam{h.d}.Name(member))
+	return host.Steal(ctx, h.Boxes, ref, h.Peers.Name(member))
 }
 
 // share replaces who may enter something.
@@ -209,7 +236,7 @@ func (h handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Pr
 	}
 	out.Members = []string{}
 	for _, m := range members {
-		out.Members = append(out.Members, fleetTeam{h.d}.member(m))
+		out.Members = append(out.Members, h.Peers.member(m))
 	}
 	defer h.cache.forget()
 	out.Push = req.Push && len(members) > 0
@@ -220,13 +247,13 @@ func (h handover) members(req api.ShareRequest) (ids []string, err error) {
 	switch {
 	case req.Stop:
 		return nil, nil
-	case h.d.shares.mesh == nil:
+	case h.Mesh == nil:
 		return nil, agentbox.Errorf(agentbox.Unavailable, "this machine's part in its team cannot be read")
 	case len(req.Members) == 0:
 		return []string{contexts.Everybody}, nil
 	}
 	for _, name := range req.Members {
-		m, err := h.d.shares.mesh.Find(name)
+		m, err := h.Mesh.Find(name)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +277,7 @@ func (h handover) shared() []agentbox.Task {
 	if any, err := h.owner.Allowed.Any(); err != nil || !any {
 		return nil
 	}
-	list, _ := h.d.queue.Store.List() // one that cannot be read cannot be entered
+	list, _ := h.Queue.Store.List() // one that cannot be read cannot be entered
 	for _, t := range slices.Backward(list) {
 		last := t.Last()
 		if !t.State.Done() || last == nil || last.Result == nil || last.Result.Ref == "" && t.Source == nil || t.For != nil {

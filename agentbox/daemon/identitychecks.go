@@ -19,12 +19,12 @@ func (h handover) check(ctx context.Context, req api.IdentityCheck, progress age
 	if err != nil {
 		return nil, err
 	}
-	b, err := h.d.boxes.Find(ctx, req.BoxRef)
+	b, err := h.Boxes.Find(ctx, req.BoxRef)
 	if err != nil {
 		return nil, err
 	}
 	run := api.RunRequest{BoxRef: api.BoxRef{Box: b.ID.String()}, Script: identity.Script(ci.Lockfiles()), Seconds: reportSeconds}
-	ran, err := inside{jobs{home: h.d.cfg.Home, boxes: h.d.boxes}}.run(ctx, run, progress)
+	ran, err := inside{jobs{home: h.Home, boxes: h.Boxes}}.run(ctx, run, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (h handover) check(ctx context.Context, req api.IdentityCheck, progress age
 
 // taskIn is the task that runs in a box, "" for none.
 func (h handover) taskIn(box string) string {
-	for _, t := range h.d.queue.Open() {
+	for _, t := range h.Queue.Open() {
 		if last := t.Last(); last != nil && last.BoxName == box {
 			return t.ID.String()
 		}

@@ -25,9 +25,11 @@ type boxFinder interface {
 // jobs serves the calls about jobs of all boxes. It has no state of its own: a job's state is in
 // files in its box's directory, and its supervisor runs it, so that jobs continue without a daemon.
 type jobs struct {
-	home      home.Home
-	boxes     boxFinder
-	elsewhere *elsewhere // nil where no task is asked about
+	home  home.Home
+	boxes boxFinder
+	// there finds the job of a box of another machine, nil where no task is asked about. known tells
+	// whether there is such a box.
+	there func(ctx context.Context, box string) (found *agentbox.Job, known bool, err error)
 }
 
 func (j jobs) records() local.Records { return local.Records{Home: j.home} }
@@ -112,18 +114,19 @@ func (j jobs) address(c api.Connection) environment.Address {
 // show finds a job as find does. A task that another machine runs stands for its box.
 func (j jobs) show(ctx context.Context, req api.JobRef, progress agentbox.Progress) (agentbox.Job, error) {
 	found, err := j.find(ctx, req, progress)
-	if j.elsewhere != nil && agentbox.CodeOf(err) == agentbox.NotFound {
-		if at, ok := j.elsewhere.of(req.Box); ok {
-			var there *agentbox.Job
-			switch _, there, err = j.elsewhere.enter(ctx, at); {
-			case there != nil:
-				found = *there
-			case err == nil:
-				err = agentbox.Errorf(agentbox.NotFound, "no job runs in box %s", at.name)
-			}
-		}
+	if j.there == nil || agentbox.CodeOf(err) != agentbox.NotFound {
+		return found, err
 	}
-	return found, err
+	there, known, thereErr := j.there(ctx, req.Box)
+	switch {
+	case !known:
+		return found, err
+	case there != nil:
+		return *there, nil
+	case thereErr == nil:
+		return found, agentbox.Errorf(agentbox.NotFound, "no job runs in box %s", req.Box)
+	}
+	return found, thereErr
 }
 
 // find finds a job by its id or a unique prefix of it, in any box, or else the job that runs in a

@@ -10,8 +10,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/config"
-	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/kube"
 	"agentbox/agentbox/task"
@@ -35,7 +33,7 @@ func (d *daemon) newKube() (*kube.Remote, error) {
 	program, err := os.Executable()
 	err = errors.Join(err, os.RemoveAll(d.cfg.Home.KubernetesLayers())) // what a daemon that was killed left
 	return &kube.Remote{
-		Settings: d.cfg.Home.Kubernetes(), Accept: d.acceptWork, Note: task.Note, Log: d.cfg.Log,
+		Settings: d.cfg.Home.Kubernetes(), Accept: d.saves.acceptResult, Note: task.Note, Log: d.cfg.Log,
 		Registry: kube.Registry{Image: d.podImage, Export: d.sources.ExportWhole, Program: program, Temp: d.cfg.Home.KubernetesLayers()},
 	}, err
 }
@@ -61,34 +59,4 @@ func (d *daemon) podImage(ctx context.Context, t agentbox.Task) (kube.Image, err
 		}
 		return tree.WriteTar(ctx, w)
 	}}, nil
-}
-
-func resolveCluster(h home.Home, spec *agentbox.TaskSpec) error {
-	settings, err := kube.Load(h.Kubernetes())
-	if err != nil {
-		return err
-	}
-	if spec.Where, err = settings.Resolve(spec.Where); err != nil {
-		return err
-	}
-	l := spec.Limits
-	switch {
-	case l.Idle > 0 || l.CPU > 0 || l.Cost > 0 || l.Tokens > 0:
-		return agentbox.Errorf(agentbox.Invalid, "of the limits, a pod has --timeout only").WithHint("leave out the others, or --where %s", spec.Where)
-	case spec.TTY:
-		return agentbox.Errorf(agentbox.Invalid, "a pod's command gets no terminal").WithHint("leave out --tty")
-	}
-	return nil
-}
-
-// podText is said at each submission.
-const podText = "in a pod, the policy's names are not held, there are no secrets, no services: and no artifacts:, and what setup: does is done anew"
-
-// podNeed is what is asked of a cluster: what somebody said, since this machine's size is no measure there.
-func podNeed(cfg *config.Config, spec agentbox.TaskSpec) task.Need {
-	need := task.Need{CPUs: cmp.Or(spec.CPUs, cfg.CPUs, cfg.Least.CPUs), Memory: cmp.Or(cfg.Memory, cfg.Least.Memory)}
-	if spec.Memory != "" {
-		need.Memory, _ = config.ParseSize(spec.Memory) // already validated
-	}
-	return need
 }

@@ -27,18 +27,18 @@ const maxPortsThere = 100
 // openPort is api.OpenPort: for a box here, or else one elsewhere, for as long as one connection to it
 // lasts.
 func (e *elsewhere) openPort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
-	p, err := e.d.boxes.Ports.Open(ctx, req, progress)
+	p, err := e.boxes.Ports.Open(ctx, req, progress)
 	at, ok := e.of(req.Box)
 	if agentbox.CodeOf(err) != agentbox.NotFound || !ok {
 		return p, err
 	}
-	client, err := e.login(ctx, at)
+	client, err := e.openClient(ctx, at)
 	if err != nil {
 		return p, err
 	}
 	listen := func(port int) (*environment.Forwarding, error) {
 		backend := func(context.Context) (*ssh.Client, error) { return client, nil }
-		return environment.Forward(e.d.ctx, backend, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), net.JoinHostPort("localhost", strconv.Itoa(req.Port)), environment.ForwardHooks{})
+		return environment.Forward(e.ctx, backend, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), net.JoinHostPort("localhost", strconv.Itoa(req.Port)), environment.ForwardHooks{})
 	}
 	f, err := listen(cmp.Or(req.Host, req.Port))
 	if err != nil && req.Host == 0 {
@@ -66,6 +66,9 @@ func (e *elsewhere) keep(of portThere, f forwarding) error {
 	e.mu.Lock()
 	before, again := e.ports[of]
 	full := !again && len(e.ports) >= maxPortsThere
+	if e.ports == nil {
+		e.ports = map[portThere]forwarding{}
+	}
 	if !full {
 		e.ports[of] = f
 	}
@@ -99,7 +102,7 @@ func (e *elsewhere) drop(of portThere, client *ssh.Client) (was bool, err error)
 
 // closePort is api.ClosePort, as openPort is api.OpenPort.
 func (e *elsewhere) closePort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (api.None, error) {
-	none, err := e.d.boxes.Ports.Close(ctx, req, progress)
+	none, err := e.boxes.Ports.Close(ctx, req, progress)
 	at, ok := e.of(req.Box)
 	if agentbox.CodeOf(err) != agentbox.NotFound || !ok {
 		return none, err
@@ -110,9 +113,9 @@ func (e *elsewhere) closePort(ctx context.Context, req api.PortRequest, progress
 	return none, nil
 }
 
-// login opens an SSH connection into a box elsewhere.
-func (e *elsewhere) login(ctx context.Context, at boxThere) (*ssh.Client, error) {
-	c, _, err := e.enter(ctx, at)
+// openClient opens an SSH connection into a box elsewhere.
+func (e *elsewhere) openClient(ctx context.Context, at boxThere) (*ssh.Client, error) {
+	c, _, err := e.logIn(ctx, at)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func (h handover) push(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (out api.PushedContext, err error) {
-	begun, origins := time.Now(), host.OriginsOf(h.d.boxes)
+	begun, origins := time.Now(), host.OriginsOf(h.Boxes)
 	b, of, err := origins.Entered(ctx, ref)
 	if err != nil {
 		return out, err
@@ -37,12 +37,12 @@ func (h handover) push(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 	if err != nil {
 		return out, err
 	}
-	if q.Identity, err = h.d.snapshots().PutIdentity(ctx, b.ID.String(), encoded); err != nil {
+	if q.Identity, err = h.Snapshots.PutIdentity(ctx, b.ID.String(), encoded); err != nil {
 		return out, err
 	}
 	q.Snapshot, q.Work = snap.Manifest, snap.Work
 	p, err := h.handBack(ctx, peer, of, q)
-	if err = errors.Join(err, h.d.snapshots().DropIdentity(context.WithoutCancel(ctx), b.ID.String())); err != nil {
+	if err = errors.Join(err, h.Snapshots.DropIdentity(context.WithoutCancel(ctx), b.ID.String())); err != nil {
 		return out, err
 	}
 	out.Box, out.Ref, out.Why, out.Snapshot, out.Commits, out.Files, out.Took = p.Box, p.Ref, p.Why, p.Snapshot, snap.Document.Commits, snap.Document.Files, time.Since(begun)
@@ -58,7 +58,7 @@ func (h handover) push(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 
 // handBack asks the owner to take it, who fetches meanwhile what q names.
 func (h handover) handBack(ctx context.Context, peer peers.PeerID, of api.Entered, q contexts.Push) (contexts.Pushed, error) {
-	c, err := fleetTeam{h.d}.dial(ctx, peer, contexts.PushService)
+	c, err := h.Peers.dial(ctx, peer, contexts.PushService)
 	if err != nil {
 		return contexts.Pushed{}, err
 	}
@@ -68,7 +68,7 @@ func (h handover) handBack(ctx context.Context, peer peers.PeerID, of api.Entere
 	switch agentbox.CodeOf(err) {
 	case agentbox.Forbidden:
 		err = agentbox.Errorf(agentbox.Forbidden, "%s does not take work on %s from you", of.Machine, of.Name).
-			WithHint("ask who works at %s to run: agentbox task share --push %s %s", of.Machine, of.Name, fleetTeam{h.d}.Name(fleetTeam{h.d}.Self()))
+			WithHint("ask who works at %s to run: agentbox task share --push %s %s", of.Machine, of.Name, h.Peers.Name(h.Peers.Self()))
 	case agentbox.NotFound:
 		err = agentbox.Errorf(agentbox.NotFound, "nothing has changed since %s of %s was entered, or work went back to it", of.Name, of.Machine)
 	case agentbox.Conflict, agentbox.Unavailable:
@@ -79,7 +79,7 @@ func (h handover) handBack(ctx context.Context, peer peers.PeerID, of api.Entere
 
 // signedBy reads an identity that a member must have signed.
 func (h handover) signedBy(peer peers.PeerID, encoded []byte) (identity.Document, error) {
-	member, err := h.d.shares.mesh.Find(peer.String())
+	member, err := h.Mesh.Find(peer.String())
 	if err != nil {
 		return identity.Document{}, err
 	}
@@ -109,17 +109,17 @@ func (h handover) accept(ctx context.Context, of contexts.Subject, member peers.
 		return out, err
 	}
 	out.Snapshot = got.ID
-	before, gone := h.d.snapshots().Find(ctx, from.Snapshot.Hex())
+	before, gone := h.Snapshots.Find(ctx, from.Snapshot.Hex())
 	if gone == nil {
-		if out.Nothing, err = got.Document.SameWork(ctx, h.d.snapshots().mirror(s.Project), before.Document); out.Nothing || err != nil {
+		if out.Nothing, err = got.Document.SameWork(ctx, h.Snapshots.mirror(s.Project), before.Document); out.Nothing || err != nil {
 			return out, err
 		}
 	}
 	ref := api.BoxRef{Box: s.ID}
-	if kept, err := h.d.taskWork().left(ctx, &ref); kept != nil || err != nil { // its box is gone, or elsewhere
+	if kept, err := h.Work.left(ctx, &ref); kept != nil || err != nil { // its box is gone, or elsewhere
 		return h.offer(ctx, out, nil, member, got)
 	}
-	b, done, err := h.d.boxes.Work.Replace(ctx, ref, before.Document, got.Document) // none is no box's
+	b, done, err := h.Boxes.Work.Replace(ctx, ref, before.Document, got.Document) // none is no box's
 	switch {
 	case agentbox.CodeOf(err) == agentbox.Conflict:
 		out.Why = agentbox.AsError(err).Message
@@ -130,7 +130,7 @@ func (h handover) accept(ctx context.Context, of contexts.Subject, member peers.
 		return h.offer(ctx, out, &b, member, got)
 	}
 	out.Box = b.Name
-	h.d.cfg.Log.Info("a box goes on from what another machine made of it", "box", b.ID, "peer", member.Short(), "snapshot", got.ID.Short())
+	h.Log.Info("a box goes on from what another machine made of it", "box", b.ID, "peer", member.Short(), "snapshot", got.ID.Short())
 	_, out.Identity, _, err = h.capture(ctx, s, nil)
 	return out, err
 }
@@ -139,7 +139,7 @@ func (h handover) accept(ctx context.Context, of contexts.Subject, member peers.
 func (h handover) handedOver(s subject, encoded []byte) (identity.Document, error) {
 	d, err := identity.Parse(encoded)
 	if err == nil {
-		err = d.Verify(h.d.shares.key.Public().(ed25519.PublicKey))
+		err = d.Verify(h.Key.Public().(ed25519.PublicKey))
 	}
 	if err == nil && (d.Project != s.Project || d.Task != s.ID && (s.task != nil || d.Task != "" || d.Box != s.name)) {
 		err = agentbox.Errorf(agentbox.Forbidden, "what was entered is another box or task")
@@ -148,8 +148,8 @@ func (h handover) handedOver(s subject, encoded []byte) (identity.Document, erro
 }
 
 func (h handover) receive(ctx context.Context, s subject, member peers.PeerID, q contexts.Push) (out layers.StoredSnapshot, err error) {
-	all, remotes := h.d.snapshots(), h.d.shares.remotes
-	defer h.d.shares.team.Expect(member, q.Identity, q.Snapshot, q.Work)()
+	all, remotes := h.Snapshots, h.Remotes
+	defer h.Team.Expect(member, q.Identity, q.Snapshot, q.Work)()
 	b, err := all.FetchIdentity(ctx, remotes, q.Identity)
 	if err != nil {
 		return out, err
@@ -178,14 +178,14 @@ func (h handover) receive(ctx context.Context, s subject, member peers.PeerID, q
 	if err != nil {
 		return out, err
 	}
-	out, _, err = all.Put(ctx, d, id, s.name+" from "+fleetTeam{h.d}.Name(member), writeWork(d, mirror))
+	out, _, err = all.Put(ctx, d, id, s.name+" from "+h.Peers.Name(member), writeWork(d, mirror))
 	return out, err
 }
 
 // offer keeps work under a ref, in the mirror and in the box if there is one.
 func (h handover) offer(ctx context.Context, out contexts.Pushed, b *work.Box, member peers.PeerID, got layers.StoredSnapshot) (contexts.Pushed, error) {
 	of := project.Project{Name: got.Document.Project}
-	ref, err := got.Document.KeepPushed(ctx, h.d.cfg.Home.Mirror(of.ID()), fleetTeam{h.d}.Name(member))
+	ref, err := got.Document.KeepPushed(ctx, h.Home.Mirror(of.ID()), h.Peers.Name(member))
 	if err != nil {
 		return out, err
 	}
@@ -193,8 +193,8 @@ func (h handover) offer(ctx context.Context, out contexts.Pushed, b *work.Box, m
 	if b == nil {
 		return out, nil
 	}
-	if err := work.Offer(ctx, h.d.boxes.Work, b.ID, ref, got.Document); err != nil {
-		h.d.cfg.Log.Warn("what another machine made of a box cannot be brought into it", "box", b.ID, "error", err)
+	if err := work.Offer(ctx, h.Boxes.Work, b.ID, ref, got.Document); err != nil {
+		h.Log.Warn("what another machine made of a box cannot be brought into it", "box", b.ID, "error", err)
 		return out, ctx.Err()
 	}
 	out.Box = b.Name

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/cost"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
@@ -18,7 +21,11 @@ import (
 
 // saves takes snapshots of tasks while they run, and has them go on from one (task.Saver). Those of
 // tasks that other machines run come from there.
-type saves struct{ d *daemon }
+type saves struct {
+	home      home.Home
+	log       *slog.Logger
+	snapshots snapshots
+}
 
 // saveEveryEnv sets how often snapshots are taken, as a duration; 0 for never.
 const saveEveryEnv = "AGENTBOX_SAVE_EVERY"
@@ -36,7 +43,7 @@ func savedName(id agentbox.TaskID) string { return "task " + id.String() }
 
 // Save takes a snapshot of a running box.
 func (s saves) Save(ctx context.Context, box agentbox.Box, t agentbox.Task) (agentbox.SavedWork, error) {
-	all := s.d.snapshots()
+	all := s.snapshots
 	if t.For != nil { // its box has none of ours
 		all.secrets = func(context.Context, string) (map[string]string, error) { return nil, nil }
 	}
@@ -64,13 +71,13 @@ func (s saves) Drop(ctx context.Context, a agentbox.Attempt) {
 	if a.Saved == nil {
 		return
 	}
-	all := s.d.snapshots()
+	all := s.snapshots
 	one, err := all.Find(ctx, a.Saved.Snapshot.Hex())
 	if err != nil || one.Comment != savedName(taskOf(a)) {
 		return
 	}
-	if _, err := all.remove(ctx, api.SnapshotRef{Snapshot: one.ID.Hex()}, nil); err != nil {
-		s.d.cfg.Log.Warn("cannot remove the snapshot of a task", "snapshot", one.ID.Short(), "error", err)
+	if _, err := all.discard(ctx, api.SnapshotRef{Snapshot: one.ID.Hex()}, nil); err != nil {
+		s.log.Warn("cannot remove the snapshot of a task", "snapshot", one.ID.Short(), "error", err)
 	}
 }
 
@@ -89,14 +96,14 @@ func (s saves) Continue(ctx context.Context, t agentbox.Task, a agentbox.Attempt
 	case t.Source == nil:
 		return nil, none, nil // its boxes are made from the checkout as it is
 	case a.Result != nil && a.Result.Ref != "":
-		repo, err := workspace.Describe(ctx, s.d.cfg.Home.SourceTree(t.Source.Digest))
+		repo, err := workspace.Describe(ctx, s.home.SourceTree(t.Source.Digest))
 		if err != nil {
 			return nil, none, err
 		}
-		kept, branch = s.d.taskWork().ofResult(t, *a.Result), repo.Branch
+		kept, branch = workOf(s.home, t, *a.Result), repo.Branch
 	case a.Saved != nil:
-		all := s.d.snapshots()
-		_, found, err := all.find(ctx, a.Saved.Snapshot.Hex())
+		all := s.snapshots
+		_, found, err := all.findKept(ctx, a.Saved.Snapshot.Hex())
 		if err != nil {
 			return nil, none, err
 		}
@@ -104,7 +111,7 @@ func (s saves) Continue(ctx context.Context, t agentbox.Task, a agentbox.Attempt
 	default:
 		return nil, none, nil
 	}
-	c, release, err := s.d.sources.checkout(ctx, kept, t.Project, branch, s.d.cfg.Home.SourceTree(t.Source.Digest))
+	c, release, err := s.snapshots.sources.checkout(ctx, kept, t.Project, branch, s.home.SourceTree(t.Source.Digest))
 	if err != nil {
 		return nil, none, err
 	}
@@ -137,12 +144,12 @@ func (s saves) Adopt(ctx context.Context, t agentbox.Task, a agentbox.Attempt, r
 
 // work is that of an attempt's last snapshot, without what was uncommitted at the submission.
 func (s saves) work(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (snapshot.Kept, error) {
-	all := s.d.snapshots()
-	_, kept, err := all.find(ctx, a.Saved.Snapshot.Hex())
+	all := s.snapshots
+	_, kept, err := all.findKept(ctx, a.Saved.Snapshot.Hex())
 	if err != nil {
 		return kept, err
 	}
-	repo, err := workspace.Describe(ctx, s.d.cfg.Home.SourceTree(t.Source.Digest))
+	repo, err := workspace.Describe(ctx, s.home.SourceTree(t.Source.Digest))
 	if err != nil {
 		return kept, err
 	}
@@ -174,12 +181,12 @@ func (s saves) accept(ctx context.Context, t agentbox.Task, document []byte, pac
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
-	repo, err := workspace.Describe(ctx, s.d.cfg.Home.SourceTree(t.Source.Digest))
+	repo, err := workspace.Describe(ctx, s.home.SourceTree(t.Source.Digest))
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
 	d.Project = t.Project
-	mirror := s.d.cfg.Home.Mirror(project.Project{Name: t.Project}.ID())
+	mirror := s.home.Mirror(project.Project{Name: t.Project}.ID())
 	if err := d.ReceiveOver(ctx, mirror, repo, pack); err != nil {
 		return agentbox.SavedWork{}, err
 	}
@@ -187,7 +194,7 @@ func (s saves) accept(ctx context.Context, t agentbox.Task, document []byte, pac
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
-	out, _, err := s.d.snapshots().Put(ctx, d, id, savedName(t.ID), writeWork(d, mirror))
+	out, _, err := s.snapshots.Put(ctx, d, id, savedName(t.ID), writeWork(d, mirror))
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
@@ -200,7 +207,7 @@ func (s saves) open(ctx context.Context, t agentbox.Task) (document []byte, pack
 	if last == nil || last.Saved == nil {
 		return nil, nil, agentbox.Errorf(agentbox.NotFound, "there is no snapshot of task %s", t.ID)
 	}
-	all := s.d.snapshots()
+	all := s.snapshots
 	one, err := all.Find(ctx, last.Saved.Snapshot.Hex())
 	if err != nil {
 		return nil, nil, err
@@ -209,4 +216,39 @@ func (s saves) open(ctx context.Context, t agentbox.Task) (document []byte, pack
 	return document, func(ctx context.Context, w io.Writer) error {
 		return one.Document.WriteWork(ctx, all.mirror(one.Document.Project), w)
 	}, err
+}
+
+// acceptResult completes what a worker says of an attempt: the work becomes that of the task here, what
+// changed is read from it, and the price is by the rates of this machine.
+func (s saves) acceptResult(ctx context.Context, t agentbox.Task, said agentbox.Result, pack io.Reader) (agentbox.Result, error) {
+	if rates, err := cost.Load(s.home.Rates()); err == nil && rates != nil && said.Used != nil {
+		c := rates.Cost(*said.Used)
+		said.Cost = &c
+	}
+	if said.Ref == "" {
+		said.Commit, said.Base, said.Commits, said.Files = "", "", 0, 0
+		return said, nil
+	}
+	repo, err := workspace.Describe(ctx, s.home.SourceTree(t.Source.Digest))
+	if err != nil {
+		return said, err
+	}
+	mirror := s.home.Mirror(project.Project{Name: t.Project}.ID())
+	kept, err := snapshot.Receive(ctx, mirror, repo, snapshot.Kept{Commit: said.Commit, Base: repo.Commit}, pack)
+	if err != nil {
+		return said, err
+	}
+	if kept, err = snapshot.Adopt(ctx, kept, workRef(t), exportTo(t)); err != nil {
+		return said, err
+	}
+	said.Ref, said.Base, said.Commits, said.Unexported = kept.Ref, repo.Commit, kept.Commits, kept.Unexported
+	if said.Files > 0 && said.Commits > 0 {
+		said.Commits-- // the one that has them
+	}
+	changes, err := snapshot.Changes(ctx, kept)
+	if err != nil {
+		said.Notes = append(said.Notes, agentbox.AsError(err).Message)
+	}
+	said.Changes = changes[:min(len(changes), maxChanges)]
+	return said, nil
 }

@@ -12,7 +12,7 @@ import (
 func (d *daemon) watcher() idle.Watcher {
 	var kept []agentbox.TaskID
 	return idle.Watcher{
-		Wanted: func() bool { return !fleetTeam{d}.Self().IsZero() }, Changed: d.fleet.worker.Wake.Notify, Log: d.cfg.Log,
+		Wanted: func() bool { return !d.peers().Self().IsZero() }, Changed: d.fleet.worker.Wake.Notify, Log: d.cfg.Log,
 		Sleep: func(ctx context.Context) { kept = d.beforeSleep(ctx) },
 		Woke:  func() { d.afterSleep(kept) },
 	}

@@ -33,7 +33,7 @@ func (s snapshots) handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ListSnapshots, s.list)
 	api.Handle(mux, api.ShowSnapshot, s.show)
 	api.Handle(mux, api.DiffSnapshot, s.diff)
-	api.Handle(mux, api.RemoveSnapshot, s.remove)
+	api.Handle(mux, api.RemoveSnapshot, s.discard)
 	api.Handle(mux, api.WriteSnapshot, s.write)
 	api.Handle(mux, api.SourceOfSnapshot, s.source)
 	api.Handle(mux, api.SourceOfCommit, s.ofCommit)
@@ -82,8 +82,8 @@ func writeWork(d snapshot.Document, mirror string) func(context.Context, io.Writ
 	return func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, mirror, w) }
 }
 
-// history returns the manifest of the pack of what a snapshot builds on; zero if it has all of it.
-func (s snapshots) history(ctx context.Context, d snapshot.Document) (agentbox.Digest, error) {
+// historyOf returns the manifest of the pack of what a snapshot builds on; zero if it has all of it.
+func (s snapshots) historyOf(ctx context.Context, d snapshot.Document) (agentbox.Digest, error) {
 	if d.Base == "" {
 		return agentbox.Digest{}, nil
 	}
@@ -116,7 +116,7 @@ func (s snapshots) list(ctx context.Context, req api.TaskList, _ agentbox.Progre
 }
 
 func (s snapshots) show(ctx context.Context, req api.SnapshotRef, _ agentbox.Progress) (api.SnapshotDetail, error) {
-	one, kept, err := s.find(ctx, req.Snapshot)
+	one, kept, err := s.findKept(ctx, req.Snapshot)
 	if err != nil {
 		return api.SnapshotDetail{}, err
 	}
@@ -124,13 +124,13 @@ func (s snapshots) show(ctx context.Context, req api.SnapshotRef, _ agentbox.Pro
 	return api.SnapshotDetail{Snapshot: describeSnapshot(one), Changes: changes[:min(len(changes), 1000)]}, err
 }
 
-func (s snapshots) find(ctx context.Context, ref string) (layers.StoredSnapshot, snapshot.Kept, error) {
+func (s snapshots) findKept(ctx context.Context, ref string) (layers.StoredSnapshot, snapshot.Kept, error) {
 	one, err := s.Find(ctx, ref)
 	return one, one.Document.Kept(s.mirror(one.Document.Project)), err
 }
 
 func (s snapshots) diff(ctx context.Context, req api.SnapshotDiff, _ agentbox.Progress) (api.WorkDiff, error) {
-	one, kept, err := s.find(ctx, req.Snapshot)
+	one, kept, err := s.findKept(ctx, req.Snapshot)
 	if err == nil && req.From != "" {
 		var from layers.StoredSnapshot
 		if from, err = s.Find(ctx, req.From); err == nil && from.Document.Project != one.Document.Project {
@@ -148,7 +148,7 @@ func (s snapshots) diff(ctx context.Context, req api.SnapshotDiff, _ agentbox.Pr
 	}, err
 }
 
-func (s snapshots) remove(ctx context.Context, req api.SnapshotRef, _ agentbox.Progress) (api.Snapshot, error) {
+func (s snapshots) discard(ctx context.Context, req api.SnapshotRef, _ agentbox.Progress) (api.Snapshot, error) {
 	one, err := s.Find(ctx, req.Snapshot)
 	if err != nil {
 		return api.Snapshot{}, err
@@ -173,7 +173,7 @@ func (s snapshots) source(ctx context.Context, req api.SnapshotSource, _ agentbo
 }
 
 func (s snapshots) write(ctx context.Context, req api.SnapshotInto, _ agentbox.Progress) (api.None, error) {
-	one, kept, err := s.find(ctx, req.Snapshot)
+	one, kept, err := s.findKept(ctx, req.Snapshot)
 	if err != nil {
 		return api.None{}, err
 	}

@@ -12,9 +12,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/background"
 	"agentbox/agentbox/git"
-	"agentbox/agentbox/home"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/source"
@@ -54,7 +52,7 @@ func (s sources) handle(mux *http.ServeMux) {
 }
 
 func (s sources) capture(ctx context.Context, req api.CaptureRequest, _ agentbox.Progress) (api.CapturedSource, error) {
-	c, ref, release, err := s.of(ctx, req.Directory)
+	c, ref, release, err := s.captureIn(ctx, req.Directory)
 	if err != nil {
 		return api.CapturedSource{}, err
 	}
@@ -62,8 +60,8 @@ func (s sources) capture(ctx context.Context, req api.CaptureRequest, _ agentbox
 	return describeSource(c, ref), nil
 }
 
-// of captures the checkout that a directory belongs to. The source stays until release is called.
-func (s sources) of(ctx context.Context, directory string) (c source.Captured, ref agentbox.SourceRef, release func(), err error) {
+// captureIn captures the checkout that a directory belongs to. The source stays until release is called.
+func (s sources) captureIn(ctx context.Context, directory string) (c source.Captured, ref agentbox.SourceRef, release func(), err error) {
 	repo, err := workspace.Describe(ctx, directory)
 	if err != nil {
 		return c, ref, nil, err
@@ -137,55 +135,11 @@ func describeSource(c source.Captured, ref agentbox.SourceRef) api.CapturedSourc
 	return api.CapturedSource{Source: ref, Project: c.Project(), Branch: repo.Branch, Commit: repo.Commit, Notes: c.Notes()}
 }
 
-// neededSources are the sources of boxes, and of tasks that have not ended. The error is about boxes
-// that cannot be read: what they need is not known.
-func (d *daemon) neededSources() (map[agentbox.Digest]bool, error) {
-	needed, err := d.boxes.Sources()
-	all, _ := d.queue.Store.List() // a task that cannot be read does not run
-	for _, t := range all {
-		if t.State.Done() && !d.handover.needsSource(t) {
-			continue
-		}
-		refs := []*agentbox.SourceRef{t.Source, t.Continue}
-		if last := t.Last(); last != nil {
-			refs = append(refs, last.Continue)
-		}
-		for _, ref := range refs {
-			if ref != nil {
-				needed[ref.Digest] = true
-			}
-		}
-	}
-	return needed, err
-}
-
-func (d *daemon) pruneSources(dryRun bool) (items []api.PruneItem, err error) {
-	needed, err := d.neededSources()
+// projectOf is the project of the checkout that contains dir; Invalid if dir is in no checkout.
+func projectOf(ctx context.Context, dir string) (project.Project, error) {
+	repo, err := workspace.Describe(ctx, dir)
 	if err != nil {
-		return nil, err
+		return project.Project{}, err
 	}
-	all, err := d.sources.Unneeded(needed)
-	for _, u := range all {
-		item := api.PruneItem{Kind: "source", Name: u.Digest.Short(), Bytes: home.DiskUsage(u.Dir), Reason: "no task and no box is made from it"}
-		if !dryRun {
-			if err := d.sources.Remove(u.Digest); err != nil {
-				return items, err
-			}
-		}
-		items = append(items, item)
-	}
-	return items, err
-}
-
-// keepSources gives back sources that nobody has used for a while, until ctx ends.
-func (d *daemon) keepSources(ctx context.Context) {
-	for background.Sleep(ctx, source.Grace) {
-		needed, err := d.neededSources()
-		if err == nil {
-			err = d.sources.Collect(needed)
-		}
-		if err != nil {
-			d.cfg.Log.Warn("cannot remove sources that nobody needs", "error", err)
-		}
-	}
+	return project.Identify(repo.Root)
 }

@@ -21,10 +21,11 @@ import (
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/job"
 	"agentbox/agentbox/kube"
-	"agentbox/agentbox/project"
 	"agentbox/agentbox/resources"
+	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/workspace"
+	"agentbox/mesh/identity"
 )
 
 // taskJobs gives the queue access to jobs by box and id (task.Jobs). The queue names a job exactly,
@@ -33,7 +34,7 @@ type taskJobs struct{ jobs }
 
 // Start starts a job. The id is the attempt's, so if the job was already started, Start finds it.
 func (t taskJobs) Start(ctx context.Context, req api.JobStart) (api.JobStarted, error) {
-	return t.start(ctx, req, nil)
+	return t.jobs.start(ctx, req, nil)
 }
 
 // Show returns a job of a box. NotFound means that there is no such job, so it was never started.
@@ -48,7 +49,7 @@ func (t taskJobs) Show(ctx context.Context, box string, id agentbox.JobID) (task
 
 // Signal sends a signal to a running job.
 func (t taskJobs) Signal(ctx context.Context, req api.JobSignal) error {
-	_, err := t.signal(ctx, req, nil)
+	_, err := t.jobs.signal(ctx, req, nil)
 	return err
 }
 
@@ -72,7 +73,22 @@ type tasks struct {
 	findPeer func(name string) (id string, err error) // nil without a mesh
 	canLend  func(ctx context.Context, spec agentbox.TaskSpec, environ []string) error
 	// elsewhere has the boxes of tasks that other machines run.
-	elsewhere *elsewhere
+	elsewhere tasksElsewhere
+}
+
+// tasksElsewhere are the tasks that other machines run for this one, and this one for others.
+type tasksElsewhere interface {
+	// refuse gives a task of another machine back.
+	refuse(agentbox.Task) error
+	// keeper finds the builder that keeps tasks by its name, and transfer hands it one.
+	keeper(name string) (identity.PeerID, error)
+	transfer(agentbox.TaskID, identity.PeerID) error
+	// waits says for what a task waits, nil if it does not wait for a machine.
+	waits(agentbox.Task) *api.TaskWait
+	// followTask writes what a task's command writes, until it ends.
+	followTask(ctx context.Context, id agentbox.TaskID, w io.Writer) error
+	// workSoFar is what a task has done so far.
+	workSoFar(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*snapshot.Kept, error)
 }
 
 // handle registers the calls about tasks. Each takes a task by its id or a prefix of it. A client
@@ -149,15 +165,6 @@ func (t tasks) addRunningUsage(ctx context.Context, one *agentbox.Task) {
 	}
 }
 
-// projectOf is the project of the checkout that contains dir; Invalid if dir is in no checkout.
-func projectOf(ctx context.Context, dir string) (project.Project, error) {
-	repo, err := workspace.Describe(ctx, dir)
-	if err != nil {
-		return project.Project{}, err
-	}
-	return project.Identify(repo.Root)
-}
-
 // submit captures the checkout, so that the tasks run what is there now. It reads the configuration
 // to find what the boxes will use, so that mistakes show at once. It
 // returns when the tasks are stored, and does not wait for them.
@@ -166,7 +173,7 @@ func (t tasks) submit(ctx context.Context, req api.TaskSubmission, progress agen
 		return nil, err
 	}
 	if req.Spec.Source == nil {
-		_, ref, release, err := t.sources.of(ctx, req.Spec.Directory)
+		_, ref, release, err := t.sources.captureIn(ctx, req.Spec.Directory)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +227,7 @@ func (t tasks) retry(ctx context.Context, id agentbox.TaskID) (again agentbox.Ta
 	release := func() {}
 	defer func() { release() }()
 	return t.queue.Retry(id, func(spec agentbox.TaskSpec) (*agentbox.SourceRef, error) {
-		_, ref, free, err := t.sources.of(ctx, spec.Directory)
+		_, ref, free, err := t.sources.captureIn(ctx, spec.Directory)
 		if err != nil && spec.Source != nil {
 			if _, free, err = t.sources.Open(ctx, spec.Source.Digest); err == nil {
 				ref = *spec.Source
@@ -252,12 +259,61 @@ func (t tasks) retryBatch(ctx context.Context, ref api.TaskRef, _ agentbox.Progr
 				return spec.Source, nil
 			}
 		}
-		_, ref, release, err := t.sources.of(ctx, spec.Directory)
+		_, ref, release, err := t.sources.captureIn(ctx, spec.Directory)
 		if err == nil {
 			held = append(held, release)
 		}
 		return &ref, err
 	})
+}
+
+// cancel ends a task. One of another machine's is only not run here any more: it goes back.
+func (t tasks) cancel(_ context.Context, id agentbox.TaskID) (agentbox.Task, error) {
+	found, err := t.queue.Store.Read(id)
+	if err == nil && found.For != nil && !found.State.Done() {
+		return found, t.elsewhere.refuse(found)
+	}
+	if err := t.queue.Cancel(id); err != nil {
+		return agentbox.Task{}, err
+	}
+	return t.queue.Store.Read(id)
+}
+
+// transfer is api.TransferTasks. With names it stops at the first that fails.
+func (t tasks) transfer(_ context.Context, req api.TaskTransfer, _ agentbox.Progress) (all []agentbox.Task, err error) {
+	var to identity.PeerID
+	if req.To != "" {
+		if to, err = t.elsewhere.keeper(req.To); err != nil {
+			return nil, err
+		}
+	}
+	names := req.Tasks
+	if len(names) == 0 {
+		for _, open := range t.queue.Open() {
+			if open.Where != "" && open.For == nil && !kube.Is(open.Where) {
+				names = append(names, open.ID.String())
+			}
+		}
+	}
+	all = []agentbox.Task{}
+	for _, name := range names {
+		id, err := t.find(api.TaskRef{Task: name})
+		if err == nil {
+			err = t.elsewhere.transfer(id, to)
+		}
+		if agentbox.CodeOf(err) == agentbox.Conflict && len(req.Tasks) == 0 {
+			continue // it waits for its turn, or has just ended
+		}
+		if err != nil {
+			return all, err
+		}
+		one, err := t.queue.Store.Read(id)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // place returns where the configuration of a task is: in its source, else in the checkout. The source
@@ -323,6 +379,18 @@ func (t tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	return s, nil
 }
 
+// checkLoan refuses a submission whose secrets nobody could give. Variables of environ may have them.
+func (t tasks) checkLoan(ctx context.Context, spec agentbox.TaskSpec, environ []string) error {
+	if len(spec.Secrets) == 0 || spec.For != nil {
+		return nil
+	}
+	if spec.Where == "" || kube.Is(spec.Where) {
+		return agentbox.Errorf(agentbox.Invalid, "--secret lends a secret to another machine of the team").
+			WithHint("tasks of this machine have all secrets of the project; add --where idle, or leave out --secret")
+	}
+	return t.canLend(ctx, spec, environ)
+}
+
 // checkCost requires a table of rates for a limit of cost, which would otherwise have no effect. It
 // refuses a limit that the user set for this task if there is no table. A limit in the
 // configuration applies to users without a table too, so it only causes a message.
@@ -374,9 +442,11 @@ func needOf(cfg *config.Config, spec agentbox.TaskSpec) (task.Need, error) {
 	return need, nil
 }
 
-// find returns the task whose id starts with ref. It does not look up a full id: the queue reports
+func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) { return findTask(t.queue.Store, ref) }
+
+// findTask returns the task whose id starts with ref. It does not look up a full id: the queue reports
 // whether there is such a task.
-func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
+func findTask(store task.Store, ref api.TaskRef) (agentbox.TaskID, error) {
 	if id, err := agentbox.ParseTaskID(ref.Task); err == nil {
 		return id, nil
 	}
@@ -384,7 +454,7 @@ func (t tasks) find(ref api.TaskRef) (agentbox.TaskID, error) {
 		return agentbox.TaskID{}, agentbox.Errorf(agentbox.Invalid, "no task named").WithHint("agentbox task ls lists them")
 	}
 	// A task whose record cannot be read cannot be found by a prefix.
-	all, _ := t.queue.Store.List()
+	all, _ := store.List()
 	var found []agentbox.TaskID
 	for _, one := range all {
 		if strings.HasPrefix(one.ID.String(), ref.Task) {
@@ -412,7 +482,7 @@ func (t tasks) log(ctx context.Context, req api.TaskLogRequest, w io.Writer) err
 	case err != nil:
 		return err
 	case req.Follow && found.Where != "" && !found.State.Done():
-		return t.elsewhere.follow(ctx, id, w)
+		return t.elsewhere.followTask(ctx, id, w)
 	case last == nil || last.Result == nil && last.Worker == "":
 		return agentbox.Errorf(agentbox.Conflict, "task %s has left nothing yet: it is %s", id, found.State).WithHint("agentbox task logs -f %s follows it", id)
 	case req.Service != "":
@@ -506,4 +576,15 @@ func relativeDir(ctx context.Context, dir, root string) (string, error) {
 		return "", nil // the configuration is not in this repository: its globs start at the top
 	}
 	return filepath.ToSlash(rel), nil
+}
+
+// tasksOfOthers are those that run here for other machines.
+func tasksOfOthers(store task.Store) (all []agentbox.Task) {
+	list, _ := store.List() // one that cannot be read is reported elsewhere
+	for _, t := range list {
+		if t.For != nil {
+			all = append(all, t)
+		}
+	}
+	return all
 }

@@ -10,6 +10,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/bounded"
+	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/work"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
@@ -22,8 +23,6 @@ import (
 type taskWork struct {
 	tasks tasks
 	boxes work.Work
-	// elsewhere is the work so far of a task that another machine runs.
-	elsewhere func(context.Context, agentbox.Task, agentbox.Attempt) (*snapshot.Kept, error)
 }
 
 func (t taskWork) handle(mux *http.ServeMux) {
@@ -203,7 +202,7 @@ func (t taskWork) find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, er
 	case last == nil:
 		return nil, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", id).WithHint("agentbox task ls says what it waits for")
 	case last.Result == nil && one.Where != "":
-		return t.elsewhere(ctx, one, *last)
+		return t.tasks.elsewhere.workSoFar(ctx, one, *last)
 	case last.Result == nil:
 		// The task's box still exists and is asked like any other.
 		ref.Box = last.BoxName
@@ -215,7 +214,7 @@ func (t taskWork) find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, er
 	case last.Result.Ref == "":
 		return nil, agentbox.Errorf(agentbox.NotFound, "nothing was done in task %s", id)
 	}
-	kept := t.ofResult(one, *last.Result)
+	kept := workOf(t.tasks.evidence.home, one, *last.Result)
 	return &kept, nil
 }
 
@@ -237,7 +236,8 @@ func (t taskWork) left(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, er
 	return &begun, nil
 }
 
-func (t taskWork) ofResult(one agentbox.Task, r agentbox.Result) snapshot.Kept {
+// workOf is the work of a result, in the mirror of its project.
+func workOf(h home.Home, one agentbox.Task, r agentbox.Result) snapshot.Kept {
 	of := project.Project{Name: one.Project}
-	return snapshot.Rebuild(t.tasks.evidence.home.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files, Notes: r.Notes}, r.OtherWork)
+	return snapshot.Rebuild(h.Mirror(of.ID()), snapshot.Kept{Ref: r.Ref, Commit: r.Commit, Base: r.Base, Commits: r.Commits, Files: r.Files, Notes: r.Notes}, r.OtherWork)
 }

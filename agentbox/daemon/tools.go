@@ -31,7 +31,7 @@ func (d *daemon) newTools() tools {
 
 // serve serves boxes until ctx ends.
 func (t tools) serve(ctx context.Context, socket string, log *slog.Logger) {
-	l, err := listen(socket)
+	l, err := api.Listen(socket)
 	if err == nil {
 		err = t.gate.Serve(ctx, l)
 	}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/background"
+	"agentbox/agentbox/fleet"
+	"agentbox/mesh/catalogue"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// fleetParts are this machine's two parts: it owns tasks that others run, and runs those of others.
+type fleetParts struct {
+	owner  *fleet.Owner
+	worker *fleet.Worker
+	boxes  *elsewhere
+}
+
+// newFleet makes them; d.queue is set later, before anything runs.
+func (d *daemon) newFleet() fleetParts {
+	peers := d.peers()
+	wake := background.NewSignal()
+	changed := func() {
+		d.shares.team.Notify()
+		d.changes.Announce()
+	}
+	p := fleetParts{
+		owner: &fleet.Owner{
+			Sources: d.sources, Accept: d.saves.acceptResult, Save: d.saves.accept, Continue: d.saves.Continue, Drop: d.saves.Drop,
+			Lend: func(ctx context.Context, t agentbox.Task) (json.RawMessage, error) { return d.lending().lend(ctx, t) },
+			Value: func(ctx context.Context, t agentbox.Task, name string) (string, error) {
+				return d.lending().lentValue(ctx, t, name)
+			},
+			Over: d.attemptOver, Name: peers.Name, Changed: changed, Log: d.cfg.Log,
+		},
+		worker: &fleet.Worker{
+			Team: peers, Log: d.cfg.Log, Wake: wake, Changed: changed,
+			Admit: func(ctx context.Context, member identity.PeerID, name string) (fleet.Entrance, error) {
+				return d.handover.admit(ctx, member, name)
+			},
+		},
+	}
+	d.shares.team.News = func() {
+		wake.Notify()
+		d.changes.Announce()
+	}
+	d.shares.team.Offers = func() []catalogue.Record { return append(p.worker.Record(), p.owner.Offers()...) }
+	p.boxes = &elsewhere{
+		Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
+			return peers.dial(ctx, peer, fleet.BoxService)
+		}},
+		ctx: d.ctx, boxes: d.boxes, store: d.store, team: peers, saves: d.saves, worker: p.worker,
+	}
+	d.shares.team.Serve(fleet.Service, p.owner.Serve)
+	d.shares.team.Serve(fleet.BoxService, p.worker.Serve)
+	return p
+}
+
+// attemptOver tells whether nobody waits for the result of an attempt of a task of this machine.
+func (d *daemon) attemptOver(id agentbox.TaskID, attempt int) bool {
+	t, err := d.store.Read(id)
+	if err != nil {
+		return agentbox.CodeOf(err) == agentbox.NotFound
+	}
+	return t.State.Done() || attempt < 1 || attempt > len(t.Attempts) || t.Attempts[attempt-1].Result != nil
+}
+
+func (d *daemon) lending() lending {
+	return lending{d.boxes.Policies, d.boxes, d.store, d.fleet.worker, d.clients}
+}
+
+func (d *daemon) fleetLocal() fleetLocal {
+	return fleetLocal{
+		ctx: d.ctx, boxes: d.boxes, queue: d.queue, tasks: d.tasks, work: d.taskWork, saves: d.saves, sources: d.sources, idle: d.idle, team: d.peers(), elsewhere: d.fleet.boxes,
+	}
+}
