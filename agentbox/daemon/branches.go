@@ -5,11 +5,12 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/source/sources"
 )
 
 // dropBranch is api.DropBranch. What somebody pinned stays.
 func (d *daemon) dropBranch(ctx context.Context, req api.BranchRef, progress agentbox.Progress) ([]api.CacheEntry, error) {
-	p, err := projectOf(ctx, req.Directory)
+	p, err := sources.ProjectOf(ctx, req.Directory)
 	if err != nil {
 		return nil, err
 	}

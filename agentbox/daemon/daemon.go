@@ -17,22 +17,28 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/check"
+	"agentbox/agentbox/contexts/handover"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
+	"agentbox/agentbox/fleet/elsewhere"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/idle"
+	"agentbox/agentbox/job/jobs"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/layers/entries"
+	"agentbox/agentbox/lending"
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/place/local"
 	"agentbox/agentbox/place/local/drivers"
 	"agentbox/agentbox/place/local/templates"
 	"agentbox/agentbox/place/ssh"
 	"agentbox/agentbox/source"
+	"agentbox/agentbox/source/sources"
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/task/schedule"
+	"agentbox/agentbox/task/tasks"
 	"agentbox/agentbox/team/membership"
 	"agentbox/agentbox/telemetry"
 	"agentbox/vmm"
@@ -61,25 +67,25 @@ type daemon struct {
 	shares    *shares // what boxes are made of, and what the team may have
 	queue     *task.Queue
 	store     task.Store // the queue's
-	sources   sources
-	snapshots snapshots
-	saves     saves
-	tasks     tasks
-	taskWork  taskWork
+	sources   sources.Sources
+	snapshots sources.Snapshots
+	saves     tasks.Saves
+	tasks     tasks.Tasks
+	taskWork  tasks.Work
 	schedules *schedule.Keeper
 	stop      context.CancelFunc
 	ctx       context.Context // ends with the daemon
 	fleet     fleetParts
-	handover  handover
+	handover  handover.Handover
 	sleeping  atomic.Bool // this machine is about to sleep
 	meter     idle.Meter  // of what it does by itself
 	changes   *changes
 
-	artifacts  artifacts
-	checks     checks
+	artifacts  tasks.Artifacts
+	checks     tasks.Checks
 	hostDoctor doctor.Doctor
 	tooling    tools
-	clients    *clients
+	clients    *lending.Clients
 	export     *telemetry.Exporter // nil: nobody collects
 }
 
@@ -113,7 +119,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.export.Run(ctx, d.gather) })
 	work.Go(func() { d.fleet.worker.Run(ctx) })
 	work.Go(func() { d.watcher().Run(ctx) })
-	work.Go(func() { d.handover.copies.run(ctx) })
+	work.Go(func() { d.handover.Copies.Run(ctx) })
 	work.Go(func() { d.tooling.serve(ctx, cfg.Home.ToolsSocket(), cfg.Log) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
@@ -123,12 +129,12 @@ func Run(ctx context.Context, cfg Config) error {
 		if metrics != nil {
 			work.Go(func() { serveMetrics(ctx, metrics, d.metrics(), cfg.Log) })
 		}
-		if err = d.clients.open(ctx); err == nil {
+		if err = d.clients.Open(ctx); err == nil {
 			cfg.Log.Info("daemon started", "version", cfg.Version, "process", os.Getpid())
 			err = d.serve(ctx)
 		}
 	}
-	d.clients.close()
+	d.clients.Close()
 	stop()
 	work.Wait()
 	err = errors.Join(err, d.boxes.Close())
@@ -168,20 +174,20 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	if err != nil {
 		cfg.Log.Error("nothing is sent to a collector of OpenTelemetry", "error", err)
 	}
-	d := &daemon{cfg: cfg, export: export, started: time.Now(), boxes: manager, shares: shared, sources: sources{hosting.Sources}, changes: changes}
+	d := &daemon{cfg: cfg, export: export, started: time.Now(), boxes: manager, shares: shared, sources: sources.Sources{Store: hosting.Sources}, changes: changes}
 	d.hostDoctor = doctor.Doctor{
 		Dir: cfg.Home.Dir, Chooser: manager.Kinds(), Kernel: hosting.Kernel, Resources: manager.Capacity.Report, Boxes: manager.Count,
 	}
 	d.store = task.Store{Dir: cfg.Home.Tasks(), Memory: new(task.Memory)}
-	d.snapshots = snapshots{layers.Snapshots{Store: shared.store.Store}, manager.Work, d.sources, manager.Policies.SecretValues}
-	d.saves = saves{cfg.Home, cfg.Log, d.snapshots}
-	d.artifacts = artifacts{jobs: d.jobs(), key: shared.key, store: d.store}
+	d.snapshots = sources.Snapshots{Snapshots: layers.Snapshots{Store: shared.store.Store}, Boxes: manager.Work, Sources: d.sources, Secrets: manager.Policies.SecretValues}
+	d.saves = tasks.Saves{Home: cfg.Home, Log: cfg.Log, Snapshots: d.snapshots}
+	d.artifacts = tasks.Artifacts{Jobs: d.jobs(), Key: shared.key, Store: d.store}
 	checker, err := program(home.CheckProgram)
 	if err != nil {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
-	d.checks = checks{cfg.Home, check.Runner{Program: checker, Dir: cfg.Home.Checks(), Spares: &check.Spares{}}}
-	d.clients = &clients{home: cfg.Home, log: cfg.Log, policies: manager.Policies}
+	d.checks = tasks.Checks{Home: cfg.Home, Runner: check.Runner{Program: checker, Dir: cfg.Home.Checks(), Spares: &check.Spares{}}}
+	d.clients = &lending.Clients{Home: cfg.Home, Log: cfg.Log, Policies: manager.Policies}
 	d.ctx = ctx
 	d.fleet = d.newFleet()
 	clusters, err := d.newKube()
@@ -189,21 +195,21 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 		return nil, errors.Join(err, manager.Close(), shared.close())
 	}
 	d.queue = task.NewQueue(ctx, task.Config{
-		Store: d.store, Boxes: manager, Jobs: taskJobs{d.jobs()}, Snapshotter: snapshotter{d.jobs()}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks,
-		Saver: d.saves, SaveEvery: saveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
+		Store: d.store, Boxes: manager, Jobs: tasks.QueueJobs{Jobs: d.jobs()}, Snapshotter: tasks.Snapshotter{Jobs: d.jobs()}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks,
+		Saver: d.saves, SaveEvery: tasks.SaveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
 		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
-			d.tasks.addRunningUsage(ctx, &t)
+			d.tasks.AddRunningUsage(ctx, &t)
 			return t.Costs
 		}, Log: cfg.Log,
 	})
 	d.tasks = d.newTasks()
-	d.taskWork = taskWork{d.tasks, manager.Work}
+	d.taskWork = tasks.Work{Tasks: d.tasks, Boxes: manager.Work}
 	d.fleet.worker.Local = d.fleetLocal()
-	d.handover = newHandover(parts{
+	d.handover = handover.New(handover.Parts{
 		Home: cfg.Home, Log: cfg.Log, Key: shared.key, Team: shared.team, Mesh: shared.mesh, Peers: d.peers(), Remotes: shared.remotes, Results: shared.results, Boxes: manager, Queue: d.queue,
 		Work: d.taskWork, Snapshots: d.snapshots, Sources: d.sources, Fleet: d.fleet.owner, Elsewhere: d.fleet.boxes, Changed: changes.Changed,
 	})
-	shared.contexts.Store(d.handover.owner)
+	shared.contexts.Store(d.handover.Owner)
 	d.schedules = d.newSchedules()
 	d.tooling = d.newTools()
 	if d.export != nil {
@@ -211,7 +217,7 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	}
 	// The team existed before the boxes. It now learns what to announce about them, and how to drop
 	// what is no longer trusted.
-	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.handover.contexts, d.dropMachines
+	shared.team.DropImage, shared.team.Contexts, shared.team.DropMachines = manager.Images.Drop, d.handover.Contexts, d.dropMachines
 	shared.inUse.Store(manager.Images)
 	manager.Images.StoreNow() // the machine may have been in a team before
 	return d, nil
@@ -262,16 +268,20 @@ func (d *daemon) membership() membership.Membership {
 	return membership.Membership{Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf}
 }
 
-func (d *daemon) evidence() evidence { return evidence{d.jobs(), host.OriginsOf(d.boxes)} }
+func (d *daemon) evidence() tasks.Evidence {
+	return tasks.Evidence{Jobs: d.jobs(), Origins: host.OriginsOf(d.boxes)}
+}
 
-func (d *daemon) jobs() jobs { return jobs{home: d.cfg.Home, boxes: d.boxes} }
+func (d *daemon) jobs() jobs.Jobs { return jobs.Jobs{Home: d.cfg.Home, Boxes: d.boxes} }
 
-func (d *daemon) peers() fleetTeam { return fleetTeam{d.shares.mesh, d.shares.team} }
+func (d *daemon) peers() elsewhere.Team {
+	return elsewhere.Team{Mesh: d.shares.mesh, Team: d.shares.team}
+}
 
-func (d *daemon) newTasks() tasks {
-	t := tasks{d.queue, d.boxes, d.evidence(), d.sources, d.checks, nil, d.lending().canLend, d.fleet.boxes}
+func (d *daemon) newTasks() tasks.Tasks {
+	t := tasks.Tasks{Queue: d.queue, Boxes: d.boxes, Evidence: d.evidence(), Sources: d.sources, Checks: d.checks, CanLend: d.lending().CanLend, Elsewhere: d.fleet.boxes}
 	if m := d.shares.mesh; m != nil {
-		t.findPeer = func(name string) (string, error) {
+		t.FindPeer = func(name string) (string, error) {
 			member, err := m.Find(name)
 			return member.ID.String(), err
 		}
@@ -287,7 +297,7 @@ func (d *daemon) newSchedules() *schedule.Keeper {
 	k := schedule.New()
 	k.Dir, k.Log = d.cfg.Home.Schedules(), d.cfg.Log
 	k.Submit = func(ctx context.Context, req api.TaskSubmission) ([]agentbox.Task, error) {
-		return d.tasks.submit(ctx, req, nil)
+		return d.tasks.Submit(ctx, req, nil)
 	}
 	k.Tasks = func() []agentbox.Task {
 		all, _ := d.queue.Store.List() // a task that cannot be read was submitted long ago

@@ -42,7 +42,7 @@ func (d *daemon) neededSources() (map[agentbox.Digest]bool, error) {
 	needed, err := d.boxes.Sources()
 	all, _ := d.queue.Store.List() // a task that cannot be read does not run
 	for _, t := range all {
-		if t.State.Done() && !d.handover.needsSource(t) {
+		if t.State.Done() && !d.handover.NeedsSource(t) {
 			continue
 		}
 		refs := []*agentbox.SourceRef{t.Source, t.Continue}

@@ -7,6 +7,8 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
 	"agentbox/agentbox/fleet"
+	"agentbox/agentbox/fleet/elsewhere"
+	"agentbox/agentbox/lending"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
@@ -16,7 +18,7 @@ import (
 type fleetParts struct {
 	owner  *fleet.Owner
 	worker *fleet.Worker
-	boxes  *elsewhere
+	boxes  *elsewhere.Boxes
 }
 
 // newFleet makes them; d.queue is set later, before anything runs.
@@ -29,17 +31,17 @@ func (d *daemon) newFleet() fleetParts {
 	}
 	p := fleetParts{
 		owner: &fleet.Owner{
-			Sources: d.sources, Accept: d.saves.acceptResult, Save: d.saves.accept, Continue: d.saves.Continue, Drop: d.saves.Drop,
-			Lend: func(ctx context.Context, t agentbox.Task) (json.RawMessage, error) { return d.lending().lend(ctx, t) },
+			Sources: d.sources, Accept: d.saves.AcceptResult, Save: d.saves.Accept, Continue: d.saves.Continue, Drop: d.saves.Drop,
+			Lend: func(ctx context.Context, t agentbox.Task) (json.RawMessage, error) { return d.lending().Lend(ctx, t) },
 			Value: func(ctx context.Context, t agentbox.Task, name string) (string, error) {
-				return d.lending().lentValue(ctx, t, name)
+				return d.lending().LentValue(ctx, t, name)
 			},
 			Over: d.attemptOver, Name: peers.Name, Changed: changed, Log: d.cfg.Log,
 		},
 		worker: &fleet.Worker{
 			Team: peers, Log: d.cfg.Log, Wake: wake, Changed: changed,
 			Admit: func(ctx context.Context, member identity.PeerID, name string) (fleet.Entrance, error) {
-				return d.handover.admit(ctx, member, name)
+				return d.handover.Admit(ctx, member, name)
 			},
 		},
 	}
@@ -48,11 +50,11 @@ func (d *daemon) newFleet() fleetParts {
 		d.changes.Announce()
 	}
 	d.shares.team.Offers = func() []catalogue.Record { return append(p.worker.Record(), p.owner.Offers()...) }
-	p.boxes = &elsewhere{
+	p.boxes = &elsewhere.Boxes{
 		Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
-			return peers.dial(ctx, peer, fleet.BoxService)
+			return peers.DialService(ctx, peer, fleet.BoxService)
 		}},
-		ctx: d.ctx, boxes: d.boxes, store: d.store, team: peers, saves: d.saves, worker: p.worker,
+		Ctx: d.ctx, Here: d.boxes, Store: d.store, Team: peers, Saves: d.saves, Worker: p.worker,
 	}
 	d.shares.team.Serve(fleet.Service, p.owner.Serve)
 	d.shares.team.Serve(fleet.BoxService, p.worker.Serve)
@@ -68,12 +70,12 @@ func (d *daemon) attemptOver(id agentbox.TaskID, attempt int) bool {
 	return t.State.Done() || attempt < 1 || attempt > len(t.Attempts) || t.Attempts[attempt-1].Result != nil
 }
 
-func (d *daemon) lending() lending {
-	return lending{d.boxes.Policies, d.boxes, d.store, d.fleet.worker, d.clients}
+func (d *daemon) lending() lending.Lending {
+	return lending.Lending{Policies: d.boxes.Policies, Boxes: d.boxes, Store: d.store, Worker: d.fleet.worker, Clients: d.clients}
 }
 
-func (d *daemon) fleetLocal() fleetLocal {
-	return fleetLocal{
-		ctx: d.ctx, boxes: d.boxes, queue: d.queue, tasks: d.tasks, work: d.taskWork, saves: d.saves, sources: d.sources, idle: d.idle, team: d.peers(), elsewhere: d.fleet.boxes,
+func (d *daemon) fleetLocal() elsewhere.Local {
+	return elsewhere.Local{
+		Ctx: d.ctx, Boxes: d.boxes, Queue: d.queue, NewTasks: d.tasks.Submit, Work: d.taskWork, Saves: d.saves, Sources: d.sources, Keeper: d.idle, Team: d.peers(), Elsewhere: d.fleet.boxes,
 	}
 }

@@ -6,14 +6,17 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/job/jobs"
+	"agentbox/agentbox/source/sources"
+	"agentbox/agentbox/task/tasks"
 	"agentbox/agentbox/token"
 )
 
 // tokens serves the calls about tokens, and those by which the door finds out what one may do.
 type tokens struct {
 	store *token.Store
-	boxes boxFinder
-	tasks tasks
+	boxes jobs.Boxes
+	tasks tasks.Tasks
 }
 
 func (t tokens) handle(mux *http.ServeMux) {
@@ -34,7 +37,7 @@ func (t tokens) handle(mux *http.ServeMux) {
 func (t tokens) create(ctx context.Context, req api.TokenRequest, _ agentbox.Progress) (api.NewToken, error) {
 	made := api.Token{Name: req.Name, Scope: req.Scope}
 	if req.Directory != "" {
-		p, err := projectOf(ctx, req.Directory)
+		p, err := sources.ProjectOf(ctx, req.Directory)
 		if err != nil {
 			return api.NewToken{}, err
 		}
@@ -46,20 +49,20 @@ func (t tokens) create(ctx context.Context, req api.TokenRequest, _ agentbox.Pro
 // subject resolves a request as the call itself would.
 func (t tokens) subject(ctx context.Context, req api.SubjectRequest, _ agentbox.Progress) (api.Subject, error) {
 	if req.Checkout {
-		p, err := projectOf(ctx, req.Directory)
+		p, err := sources.ProjectOf(ctx, req.Directory)
 		return api.Subject{Project: p.Name}, err
 	}
 	if id, err := agentbox.ParseTaskID(req.Box); err == nil && req.OrTask {
-		if one, err := t.tasks.queue.Store.Read(id); err == nil {
+		if one, err := t.tasks.Queue.Store.Read(id); err == nil {
 			return api.Subject{Task: one.ID.String(), Project: one.Project}, nil
 		}
 	}
 	if req.Task != "" {
-		id, err := t.tasks.find(api.TaskRef{Task: req.Task})
+		id, err := t.tasks.Find(api.TaskRef{Task: req.Task})
 		if err != nil {
 			return api.Subject{}, err
 		}
-		one, err := t.tasks.queue.Store.Read(id)
+		one, err := t.tasks.Queue.Store.Read(id)
 		return api.Subject{Task: one.ID.String(), Project: one.Project}, err
 	}
 	b, err := t.boxes.Find(ctx, req.BoxRef)
