@@ -314,8 +314,8 @@ type sharedCache struct {
 	ended []agentbox.Task
 }
 
-func (c *sharedCache) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.read = time.Time{}
+func (s *sharedCache) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read = time.Time{}
 }

@@ -50,20 +50,20 @@ const maxSeen = 1000
 
 // of finds the box of another machine that a name means: that of a task of ours, by the task's whole ID,
 // or one that somebody was told of.
-func (e *Boxes) of(name string) (BoxThere, bool) {
-	e.mu.Lock()
-	for id, at := range e.seen {
+func (b *Boxes) of(name string) (BoxThere, bool) {
+	b.mu.Lock()
+	for id, at := range b.seen {
 		if id.String() == name || name != "" && at.Name == name && at.Name != "" {
-			e.mu.Unlock()
+			b.mu.Unlock()
 			return at, true
 		}
 	}
-	e.mu.Unlock()
+	b.mu.Unlock()
 	id, err := agentbox.ParseTaskID(name)
 	if err != nil {
 		return BoxThere{}, false
 	}
-	t, err := e.Store.Read(id)
+	t, err := b.Store.Read(id)
 	if err != nil || t.Where == "" || t.Last() == nil || t.Last().Result != nil {
 		return BoxThere{}, false
 	}
@@ -71,55 +71,55 @@ func (e *Boxes) of(name string) (BoxThere, bool) {
 }
 
 // LogIn asks how to log in to a box, and remembers which one it is.
-func (e *Boxes) LogIn(ctx context.Context, at BoxThere) (api.Connection, *agentbox.Job, error) {
-	c, j, err := e.Enter(ctx, at.BoxAt)
+func (b *Boxes) LogIn(ctx context.Context, at BoxThere) (api.Connection, *agentbox.Job, error) {
+	c, j, err := b.Enter(ctx, at.BoxAt)
 	if agentbox.CodeOf(err) == agentbox.Forbidden && at.Name != "" {
-		err = NotShared(at.Name, e.Team.Name(at.Peer), true, e.Team.Name(e.Team.Self()))
+		err = NotShared(at.Name, b.Team.Name(at.Peer), true, b.Team.Name(b.Team.Self()))
 	}
 	if err != nil {
 		return c, j, err
 	}
-	if _, err := e.Here.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
+	if _, err := b.Here.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
 		return c, j, agentbox.Errorf(agentbox.Corrupt, "the other machine names a box of this one")
 	}
 	c.Name = cmp.Or(at.Name, c.Box.String())
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.seen == nil || len(e.seen) >= maxSeen {
-		e.seen = map[agentbox.BoxID]BoxThere{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.seen == nil || len(b.seen) >= maxSeen {
+		b.seen = map[agentbox.BoxID]BoxThere{}
 	}
-	e.seen[c.Box] = at
+	b.seen[c.Box] = at
 	return c, j, nil
 }
 
 // Connect is api.Connect: for a box here, or else one elsewhere.
-func (e *Boxes) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
-	c, err := e.Here.Connect(ctx, ref, progress)
+func (b *Boxes) Connect(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Connection, error) {
+	c, err := b.Here.Connect(ctx, ref, progress)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		if at, ok := e.of(ref.Box); ok {
-			c, _, err = e.LogIn(ctx, at)
+		if at, ok := b.of(ref.Box); ok {
+			c, _, err = b.LogIn(ctx, at)
 		}
 	}
 	return c, err
 }
 
-func (e *Boxes) OpenSSH(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
-	conn, err := e.Here.SSH(ctx, ref)
+func (b *Boxes) OpenSSH(ctx context.Context, ref api.BoxRef) (net.Conn, error) {
+	conn, err := b.Here.SSH(ctx, ref)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
-		if at, ok := e.of(ref.Box); ok {
-			return e.SSH(ctx, at.BoxAt)
+		if at, ok := b.of(ref.Box); ok {
+			return b.SSH(ctx, at.BoxAt)
 		}
 	}
 	return conn, err
 }
 
 // Waits says for what a task waits; nil if it does not wait for a machine of the team.
-func (e *Boxes) Waits(t agentbox.Task) *api.TaskWait {
+func (b *Boxes) Waits(t agentbox.Task) *api.TaskWait {
 	last := t.Last()
 	if t.Where == "" || last == nil || last.Result != nil {
 		return nil
 	}
-	since, need, why, ok := e.Owner.Waiting(t.ID, last.Number)
+	since, need, why, ok := b.Owner.Waiting(t.ID, last.Number)
 	if !ok {
 		return nil
 	}
@@ -127,18 +127,18 @@ func (e *Boxes) Waits(t agentbox.Task) *api.TaskWait {
 	if why != nil {
 		w.Problem = agentbox.AsError(why).Message
 	}
-	for _, m := range fleet.Machines(e.Team) {
+	for _, m := range fleet.Machines(b.Team) {
 		w.Machines = append(w.Machines, api.TeamMachine(m))
 	}
 	return w
 }
 
 // Refuse has a task of another machine that runs here go back.
-func (e *Boxes) Refuse(t agentbox.Task) error { return e.Worker.Refuse(t) }
+func (b *Boxes) Refuse(t agentbox.Task) error { return b.Worker.Refuse(t) }
 
 // Keeper finds the builder that keeps tasks by its name.
-func (e *Boxes) Keeper(name string) (identity.PeerID, error) {
-	m := e.Team.Mesh
+func (b *Boxes) Keeper(name string) (identity.PeerID, error) {
+	m := b.Team.Mesh
 	if m == nil {
 		return identity.PeerID{}, nil
 	}
@@ -152,15 +152,15 @@ func (e *Boxes) Keeper(name string) (identity.PeerID, error) {
 	return member.ID, nil
 }
 
-func (e *Boxes) Transfer(id agentbox.TaskID, to identity.PeerID) error {
-	return e.Owner.Transfer(id, to)
+func (b *Boxes) Transfer(id agentbox.TaskID, to identity.PeerID) error {
+	return b.Owner.Transfer(id, to)
 }
 
 // Job is the one that runs in a box of another machine.
-func (e *Boxes) Job(ctx context.Context, box string) (j *agentbox.Job, known bool, err error) {
-	at, known := e.of(box)
+func (b *Boxes) Job(ctx context.Context, box string) (j *agentbox.Job, known bool, err error) {
+	at, known := b.of(box)
 	if known {
-		_, j, err = e.LogIn(ctx, at)
+		_, j, err = b.LogIn(ctx, at)
 	}
 	return j, known, err
 }
@@ -170,14 +170,14 @@ const saveTimeout = time.Minute
 
 // WorkSoFar is what a task that another machine runs has done so far: a snapshot of now or, if the machine
 // cannot be reached, the last one.
-func (e *Boxes) WorkSoFar(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*snapshot.Kept, error) {
+func (b *Boxes) WorkSoFar(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*snapshot.Kept, error) {
 	asking, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	err := e.Save(asking, t.ID, a.Number, func(document []byte, pack io.Reader) error {
-		saved, err := e.Saves.Accept(asking, t, document, pack)
+	err := b.Save(asking, t.ID, a.Number, func(document []byte, pack io.Reader) error {
+		saved, err := b.Saves.Accept(asking, t, document, pack)
 		if err == nil {
 			a.Saved = &saved
-			err = e.Owner.Saved(asking, t.ID, a.Number, saved)
+			err = b.Owner.Saved(asking, t.ID, a.Number, saved)
 		}
 		return err
 	})
@@ -187,7 +187,7 @@ func (e *Boxes) WorkSoFar(ctx context.Context, t agentbox.Task, a agentbox.Attem
 	if a.Saved == nil {
 		return nil, agentbox.Errorf(agentbox.CodeOf(err), "what task %s has done so far cannot be had: %w", t.ID, err).WithHint("agentbox task show %s says where it runs", t.ID)
 	}
-	kept, err := e.Saves.Work(ctx, t, a)
+	kept, err := b.Saves.Work(ctx, t, a)
 	return &kept, err
 }
 
@@ -196,18 +196,18 @@ const FollowEvery = 200 * time.Millisecond
 
 // FollowTask writes what the command of a task that runs elsewhere writes, until the task has ended. If
 // another machine begins it anew, so does the output.
-func (e *Boxes) FollowTask(ctx context.Context, id agentbox.TaskID, w io.Writer) error {
+func (b *Boxes) FollowTask(ctx context.Context, id agentbox.TaskID, w io.Writer) error {
 	var fence uint64
 	out := &repeated{to: w}
 	for {
-		t, err := e.Store.Read(id)
+		t, err := b.Store.Read(id)
 		if err != nil {
 			return err
 		}
 		last := t.Last()
 		if last != nil && last.Result != nil && t.State.Done() {
 			out.at = 0
-			f, err := e.Store.Transcript(id, last.Number)
+			f, err := b.Store.Transcript(id, last.Number)
 			if err != nil {
 				return nil // it has written nothing
 			}
@@ -216,12 +216,12 @@ func (e *Boxes) FollowTask(ctx context.Context, id agentbox.TaskID, w io.Writer)
 		}
 		if last != nil && last.Result == nil && last.Worker != "" {
 			var lease fleet.Lease
-			_ = durable.ReadJSON(filepath.Join(e.Store.Attempt(id, last.Number), fleet.LeaseFile), &lease)
+			_ = durable.ReadJSON(filepath.Join(b.Store.Attempt(id, last.Number), fleet.LeaseFile), &lease)
 			if lease.Fence != fence {
 				fence, out = lease.Fence, &repeated{to: w}
 			}
 			out.at = 0
-			_ = e.Follow(ctx, id, last.Number, out) // what is missing comes with the result
+			_ = b.Follow(ctx, id, last.Number, out) // what is missing comes with the result
 		}
 		if out.err != nil {
 			return out.err

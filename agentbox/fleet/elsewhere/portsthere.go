@@ -26,26 +26,26 @@ const maxPortsThere = 100
 
 // OpenPort is api.OpenPort: for a box here, or else one elsewhere, for as long as one connection to it
 // lasts.
-func (e *Boxes) OpenPort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
-	p, err := e.Here.Ports.Open(ctx, req, progress)
-	at, ok := e.of(req.Box)
+func (b *Boxes) OpenPort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (agentbox.Port, error) {
+	p, err := b.Here.Ports.Open(ctx, req, progress)
+	at, ok := b.of(req.Box)
 	if agentbox.CodeOf(err) != agentbox.NotFound || !ok {
 		return p, err
 	}
-	client, err := e.openClient(ctx, at)
+	client, err := b.openClient(ctx, at)
 	if err != nil {
 		return p, err
 	}
 	listen := func(port int) (*environment.Forwarding, error) {
 		backend := func(context.Context) (*ssh.Client, error) { return client, nil }
-		return environment.Forward(e.Ctx, backend, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), net.JoinHostPort("localhost", strconv.Itoa(req.Port)), environment.ForwardHooks{})
+		return environment.Forward(b.Ctx, backend, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), net.JoinHostPort("localhost", strconv.Itoa(req.Port)), environment.ForwardHooks{})
 	}
 	f, err := listen(cmp.Or(req.Host, req.Port))
 	if err != nil && req.Host == 0 {
 		f, err = listen(0)
 	}
 	if err == nil {
-		err = e.keep(portThere{at.BoxAt, req.Port}, forwarding{f, client})
+		err = b.keep(portThere{at.BoxAt, req.Port}, forwarding{f, client})
 	}
 	if err != nil {
 		return p, errors.Join(err, client.Close())
@@ -62,23 +62,23 @@ type forwarding struct {
 func (f forwarding) close() error { return errors.Join(f.Close(), f.client.Close()) }
 
 // keep keeps a forwarding in the place of an earlier one of its port, until its connection ends.
-func (e *Boxes) keep(of portThere, f forwarding) error {
-	e.mu.Lock()
-	before, again := e.ports[of]
-	full := !again && len(e.ports) >= maxPortsThere
-	if e.ports == nil {
-		e.ports = map[portThere]forwarding{}
+func (b *Boxes) keep(of portThere, f forwarding) error {
+	b.mu.Lock()
+	before, again := b.ports[of]
+	full := !again && len(b.ports) >= maxPortsThere
+	if b.ports == nil {
+		b.ports = map[portThere]forwarding{}
 	}
 	if !full {
-		e.ports[of] = f
+		b.ports[of] = f
 	}
-	e.mu.Unlock()
+	b.mu.Unlock()
 	if full {
 		return errors.Join(f.Close(), agentbox.Errorf(agentbox.Busy, "%d ports of other machines are forwarded", maxPortsThere).WithHint("agentbox ports --close ends a forwarding"))
 	}
 	go func() {
 		_ = f.client.Wait()
-		_, _ = e.drop(of, f.client)
+		_, _ = b.drop(of, f.client)
 	}()
 	if again {
 		return before.close()
@@ -87,13 +87,13 @@ func (e *Boxes) keep(of portThere, f forwarding) error {
 }
 
 // drop ends the forwarding of a port, if it is by client, or any with nil. It tells whether there was one.
-func (e *Boxes) drop(of portThere, client *ssh.Client) (was bool, err error) {
-	e.mu.Lock()
-	f, was := e.ports[of]
+func (b *Boxes) drop(of portThere, client *ssh.Client) (was bool, err error) {
+	b.mu.Lock()
+	f, was := b.ports[of]
 	if was = was && (client == nil || f.client == client); was {
-		delete(e.ports, of)
+		delete(b.ports, of)
 	}
-	e.mu.Unlock()
+	b.mu.Unlock()
 	if was {
 		err = f.close()
 	}
@@ -101,21 +101,21 @@ func (e *Boxes) drop(of portThere, client *ssh.Client) (was bool, err error) {
 }
 
 // ClosePort is api.ClosePort, as openPort is api.OpenPort.
-func (e *Boxes) ClosePort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (api.None, error) {
-	none, err := e.Here.Ports.Close(ctx, req, progress)
-	at, ok := e.of(req.Box)
+func (b *Boxes) ClosePort(ctx context.Context, req api.PortRequest, progress agentbox.Progress) (api.None, error) {
+	none, err := b.Here.Ports.Close(ctx, req, progress)
+	at, ok := b.of(req.Box)
 	if agentbox.CodeOf(err) != agentbox.NotFound || !ok {
 		return none, err
 	}
-	if was, _ := e.drop(portThere{at.BoxAt, req.Port}, nil); !was { // its connection may have ended meanwhile
+	if was, _ := b.drop(portThere{at.BoxAt, req.Port}, nil); !was { // its connection may have ended meanwhile
 		return none, agentbox.Errorf(agentbox.NotFound, "port %d is not forwarded", req.Port)
 	}
 	return none, nil
 }
 
 // openClient opens an SSH connection into a box elsewhere.
-func (e *Boxes) openClient(ctx context.Context, at BoxThere) (*ssh.Client, error) {
-	c, _, err := e.LogIn(ctx, at)
+func (b *Boxes) openClient(ctx context.Context, at BoxThere) (*ssh.Client, error) {
+	c, _, err := b.LogIn(ctx, at)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (e *Boxes) openClient(ctx context.Context, at BoxThere) (*ssh.Client, error
 	if err != nil {
 		return nil, err
 	}
-	conn, err := e.SSH(ctx, at.BoxAt)
+	conn, err := b.SSH(ctx, at.BoxAt)
 	if err != nil {
 		return nil, err
 	}

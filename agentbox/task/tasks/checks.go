@@ -58,7 +58,7 @@ func (c Checks) of(cfg *config.Config) ([]agentbox.Check, error) {
 	})
 }
 
-func (t Work) check(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.CheckedWork, error) {
+func (w Work) check(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.CheckedWork, error) {
 	none := api.CheckedWork{}
 	cfg, err := config.Load(ctx, ref.Directory)
 	if err != nil {
@@ -68,24 +68,24 @@ func (t Work) check(ctx context.Context, ref api.BoxRef, progress agentbox.Progr
 	if err != nil {
 		return none, err
 	}
-	list, err := t.Tasks.Checks.of(cfg)
+	list, err := w.Tasks.Checks.of(cfg)
 	if err != nil {
 		return none, err
 	}
 	if len(list) == 0 {
 		return none, agentbox.Errorf(agentbox.NotFound, "%s has no checks", cfg.Source).WithHint("see checks: in docs/configuration.md")
 	}
-	kept, err := t.Find(ctx, &ref)
+	kept, err := w.Find(ctx, &ref)
 	if err != nil {
 		return none, err
 	}
 	if kept == nil {
-		b, now, err := t.Boxes.Keep(ctx, ref, progress)
+		b, now, err := w.Boxes.Keep(ctx, ref, progress)
 		if err != nil {
 			return none, err
 		}
 		kept, ref.Box = &now, b.Name
 	}
-	out := api.CheckedWork{Name: ref.Box, Commit: kept.Commit, Checks: t.Tasks.Checks.run(ctx, p, list, *kept)}
+	out := api.CheckedWork{Name: ref.Box, Commit: kept.Commit, Checks: w.Tasks.Checks.run(ctx, p, list, *kept)}
 	return out, ctx.Err()
 }

@@ -37,12 +37,12 @@ const IdentityFile = "identity.json"
 // Gather asks a running supervisor to write down what it has not written yet, and copies the logs
 // of services to dir, the attempt's directory. If it fails partly, it returns what it got together
 // with the error.
-func (w Evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
-	w.Records().UpdateAccount(ctx, box.ID)
-	t, err := w.read(box)
-	logs, logErr := w.Records().CopyServiceLogs(box.ID, filepath.Join(dir, servicesDir))
+func (e Evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (task.Evidence, error) {
+	e.Records().UpdateAccount(ctx, box.ID)
+	t, err := e.read(box)
+	logs, logErr := e.Records().CopyServiceLogs(box.ID, filepath.Join(dir, servicesDir))
 	t.Services = logs
-	made, identityErr := w.Origins.Identity(ctx, api.BoxRef{Box: box.ID.String()})
+	made, identityErr := e.Origins.Identity(ctx, api.BoxRef{Box: box.ID.String()})
 	if identityErr == nil {
 		identityErr = durable.WriteJSON(filepath.Join(dir, IdentityFile), made, 0o600)
 	}
@@ -51,14 +51,14 @@ func (w Evidence) Gather(ctx context.Context, box agentbox.Box, dir string) (tas
 
 // usage returns what a box has used, at most a quarter of a second ago, and what that costs.
 // Without a table of rates there is no cost. Errors are joined and returned with what is known.
-func (w Evidence) usage(box agentbox.Box) (task.Evidence, error) {
-	used, pressure, err := w.Records().Account(box.ID)
+func (e Evidence) usage(box agentbox.Box) (task.Evidence, error) {
+	used, pressure, err := e.Records().Account(box.ID)
 	t := task.Evidence{Pressure: pressure}
 	if err == nil {
 		t.Used = &used
 	}
 	// The table is read for each account, so that a change takes effect at once.
-	rates, rateErr := cost.Load(w.Home.Rates())
+	rates, rateErr := cost.Load(e.Home.Rates())
 	if rates != nil && t.Used != nil {
 		c := rates.Cost(*t.Used)
 		t.Cost = &c
@@ -68,10 +68,10 @@ func (w Evidence) usage(box agentbox.Box) (task.Evidence, error) {
 
 // read returns what is known of a box now without contacting its supervisor: its account, and the
 // refusals and limits in its audit log.
-func (w Evidence) read(box agentbox.Box) (task.Evidence, error) {
-	t, err := w.usage(box)
+func (e Evidence) read(box agentbox.Box) (task.Evidence, error) {
+	t, err := e.usage(box)
 	var log refusals
-	readErr := policy.Read(w.Home.Audit(box.ID), log.add)
+	readErr := policy.Read(e.Home.Audit(box.ID), log.add)
 	t.Denied = log.denied
 	t.Pressure = append(t.Pressure, log.limits...)
 	// The account and the log are each in order of time, but their union is not.

@@ -26,12 +26,12 @@ type Snapshotter struct{ jobs.Jobs }
 //
 // The file system of a box shows whether anything was touched. If nothing was, as for a task that
 // only ran tests, Keep skips most of the work.
-func (k Snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {
-	c, err := k.Boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
+func (s Snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task) (task.Kept, error) {
+	c, err := s.Boxes.Connect(ctx, api.BoxRef{Box: box.ID.String()}, nil)
 	if err != nil {
 		return task.Kept{}, err
 	}
-	in, err := snapshot.Open(ctx, k.Address(c), c.User)
+	in, err := snapshot.Open(ctx, s.Address(c), c.User)
 	if err != nil {
 		return task.Kept{}, err
 	}
@@ -43,39 +43,39 @@ func (k Snapshotter) Keep(ctx context.Context, box agentbox.Box, t agentbox.Task
 	if n := len(t.Attempts); n > 1 { // the work of an earlier attempt stays where it is
 		name += "-" + strconv.Itoa(n)
 	}
-	from, to, base, baseline := box.Directory, box.Directory, box.Commit, k.Home.Box(box.ID).Baseline()
+	from, to, base, baseline := box.Directory, box.Directory, box.Commit, s.Home.Box(box.ID).Baseline()
 	if box.Elsewhere {
 		to = ""
 	}
 	if !box.Source.IsZero() { // which has what the box began with, whatever the checkout has now
-		from = k.Home.SourceTree(box.Source)
+		from = s.Home.SourceTree(box.Source)
 	}
 	// The box of a task that goes on from a snapshot has work of before, and began with the task's
 	// source all the same.
 	goesOn := t.Source != nil && !box.Source.IsZero() && box.Source != t.Source.Digest
 	if goesOn {
 		var remove func()
-		if from, base, baseline, remove, err = k.beginning(ctx, *t.Source); err != nil {
+		if from, base, baseline, remove, err = s.beginning(ctx, *t.Source); err != nil {
 			return task.Kept{}, err
 		}
 		defer remove()
 	}
 	kept, err := snapshot.Keep(ctx, in, snapshot.Request{
-		Mirror: k.Home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: base, Baseline: baseline,
+		Mirror: s.Home.Mirror(of.ID()), Ref: snapshot.TaskRef(name), Base: base, Baseline: baseline,
 		Checkout: from, ExportTo: to, SkipUntouched: !goesOn, Rest: true,
 	})
 	if err != nil {
 		return task.Kept{}, err
 	}
-	out, err := k.describeWork(ctx, kept)
+	out, err := s.describeWork(ctx, kept)
 	out.Base = base
 	return out, err
 }
 
 // beginning is what a source was: its tree, commit, and a directory with what was uncommitted
 // (snapshot.RecordBaseline), which remove removes.
-func (k Snapshotter) beginning(ctx context.Context, source agentbox.SourceRef) (tree, commit, baseline string, remove func(), err error) {
-	repo, err := workspace.Describe(ctx, k.Home.SourceTree(source.Digest))
+func (s Snapshotter) beginning(ctx context.Context, source agentbox.SourceRef) (tree, commit, baseline string, remove func(), err error) {
+	repo, err := workspace.Describe(ctx, s.Home.SourceTree(source.Digest))
 	if err != nil {
 		return "", "", "", nil, err
 	}
@@ -95,7 +95,7 @@ func (k Snapshotter) beginning(ctx context.Context, source agentbox.SourceRef) (
 const maxChanges = 200
 
 // describeWork describes the work for a task's result, with at most maxChanges changes.
-func (k Snapshotter) describeWork(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
+func (s Snapshotter) describeWork(ctx context.Context, kept snapshot.Kept) (task.Kept, error) {
 	out := task.Kept{Ref: kept.Ref, Commit: kept.Commit, Commits: kept.Commits, Files: kept.Files, Nothing: kept.Nothing(), Missing: kept.Missing, Notes: kept.Notes,
 		Others: kept.Others(), Unexported: kept.Unexported}
 	if out.Nothing {

@@ -35,33 +35,33 @@ import (
 type QueueJobs struct{ jobs.Jobs }
 
 // Start starts a job. The id is the attempt's, so if the job was already started, Start finds it.
-func (t QueueJobs) Start(ctx context.Context, req api.JobStart) (api.JobStarted, error) {
-	return t.Jobs.Start(ctx, req, nil)
+func (q QueueJobs) Start(ctx context.Context, req api.JobStart) (api.JobStarted, error) {
+	return q.Jobs.Start(ctx, req, nil)
 }
 
 // Show returns a job of a box. NotFound means that there is no such job, so it was never started.
-func (t QueueJobs) Show(ctx context.Context, box string, id agentbox.JobID) (task.JobFiles, error) {
-	b, err := t.Boxes.Find(ctx, api.BoxRef{Box: box})
+func (q QueueJobs) Show(ctx context.Context, box string, id agentbox.JobID) (task.JobFiles, error) {
+	b, err := q.Boxes.Find(ctx, api.BoxRef{Box: box})
 	if err != nil {
 		return task.JobFiles{}, err
 	}
-	found, dir, err := t.Records().Job(b, id)
+	found, dir, err := q.Records().Job(b, id)
 	return task.JobFiles{Job: found, Dir: dir}, err
 }
 
 // Signal sends a signal to a running job.
-func (t QueueJobs) Signal(ctx context.Context, req api.JobSignal) error {
-	_, err := t.Jobs.Signal(ctx, req, nil)
+func (q QueueJobs) Signal(ctx context.Context, req api.JobSignal) error {
+	_, err := q.Jobs.Signal(ctx, req, nil)
 	return err
 }
 
 // AwaitEnd returns when the supervisor of a box tells that a job has ended, or cannot.
-func (t QueueJobs) AwaitEnd(ctx context.Context, box string, id agentbox.JobID) error {
-	b, err := t.Boxes.Find(ctx, api.BoxRef{Box: box})
+func (q QueueJobs) AwaitEnd(ctx context.Context, box string, id agentbox.JobID) error {
+	b, err := q.Boxes.Find(ctx, api.BoxRef{Box: box})
 	if err != nil {
 		return err
 	}
-	return t.Records().AwaitJob(ctx, b.ID, id)
+	return q.Records().AwaitJob(ctx, b.ID, id)
 }
 
 // Tasks serves the calls about the tasks of this machine. It reads requests and configurations for

@@ -26,29 +26,29 @@ type Work struct {
 	Boxes work.Work
 }
 
-func (t Work) Handle(mux *http.ServeMux) {
-	api.Handle(mux, api.Diff, t.diff)
-	api.Handle(mux, api.Pull, t.pull)
-	api.Handle(mux, api.CheckWork, t.check)
-	api.Handle(mux, api.SourceOfTask, t.source)
-	api.HandleDownload(mux, api.SendWork, t.send)
+func (w Work) Handle(mux *http.ServeMux) {
+	api.Handle(mux, api.Diff, w.diff)
+	api.Handle(mux, api.Pull, w.pull)
+	api.Handle(mux, api.CheckWork, w.check)
+	api.Handle(mux, api.SourceOfTask, w.source)
+	api.HandleDownload(mux, api.SendWork, w.send)
 	api.HandleStream(mux, api.ReceiveWork, func(ctx context.Context, _ agentbox.Digest, in io.Reader, out io.Writer) error {
-		return t.receive(ctx, in, out)
+		return w.receive(ctx, in, out)
 	})
 }
 
 // source makes a source of what a task left. Its branch is called as pull would call it.
-func (t Work) source(ctx context.Context, req api.TaskSourceRequest, _ agentbox.Progress) (api.CapturedSource, error) {
-	id, err := t.Tasks.Find(req.TaskRef)
+func (w Work) source(ctx context.Context, req api.TaskSourceRequest, _ agentbox.Progress) (api.CapturedSource, error) {
+	id, err := w.Tasks.Find(req.TaskRef)
 	if err != nil {
 		return api.CapturedSource{}, err
 	}
-	one, err := t.Tasks.Queue.Store.Read(id)
+	one, err := w.Tasks.Queue.Store.Read(id)
 	if err != nil {
 		return api.CapturedSource{}, err
 	}
 	ref := api.BoxRef{Box: id.String()}
-	kept, err := t.Left(ctx, &ref)
+	kept, err := w.Left(ctx, &ref)
 	if err == nil && kept == nil {
 		err = agentbox.Errorf(agentbox.Conflict, "the work of task %s is in box %s", id, ref.Box).WithHint("agentbox fork %s makes another one like it", ref.Box)
 	}
@@ -57,9 +57,9 @@ func (t Work) source(ctx context.Context, req api.TaskSourceRequest, _ agentbox.
 	}
 	author := one.Directory
 	if one.Source != nil {
-		author = t.Tasks.Evidence.Home.SourceTree(one.Source.Digest)
+		author = w.Tasks.Evidence.Home.SourceTree(one.Source.Digest)
 	}
-	c, release, err := t.Tasks.Sources.Checkout(ctx, *kept, one.Project, "agentbox/"+id.String(), author)
+	c, release, err := w.Tasks.Sources.Checkout(ctx, *kept, one.Project, "agentbox/"+id.String(), author)
 	if err != nil {
 		return api.CapturedSource{}, err
 	}
@@ -70,13 +70,13 @@ func (t Work) source(ctx context.Context, req api.TaskSourceRequest, _ agentbox.
 }
 
 // diff shows what changed since a box or task started; of a task whose box is gone by the mirror.
-func (t Work) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
-	kept, err := t.Find(ctx, &req.BoxRef)
+func (w Work) diff(ctx context.Context, req api.DiffRequest, progress agentbox.Progress) (api.WorkDiff, error) {
+	kept, err := w.Find(ctx, &req.BoxRef)
 	if err != nil {
 		return api.WorkDiff{}, err
 	}
 	if kept == nil {
-		return t.Boxes.Diff(ctx, req, progress)
+		return w.Boxes.Diff(ctx, req, progress)
 	}
 	d, err := snapshot.Diff(ctx, *kept, snapshot.DiffOptions{Stat: req.Stat, Color: req.Color, Width: req.Width})
 	return api.WorkDiff{
@@ -84,13 +84,13 @@ func (t Work) diff(ctx context.Context, req api.DiffRequest, progress agentbox.P
 	}, err
 }
 
-func (t Work) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
+func (w Work) pull(ctx context.Context, req api.PullRequest, progress agentbox.Progress) (api.PulledWork, error) {
 	// Check the checkout before anything is brought into it.
 	repo, err := workspace.Describe(ctx, req.Into)
 	if err != nil {
 		return api.PulledWork{}, err
 	}
-	out, kept, err := t.keep(ctx, req.BoxRef, progress)
+	out, kept, err := w.keep(ctx, req.BoxRef, progress)
 	if err != nil {
 		return api.PulledWork{}, err
 	}
@@ -98,31 +98,31 @@ func (t Work) pull(ctx context.Context, req api.PullRequest, progress agentbox.P
 }
 
 // keep makes sure that the work of a box or task is in the mirror of its project.
-func (t Work) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.PulledWork, snapshot.Kept, error) {
-	kept, err := t.Find(ctx, &ref)
+func (w Work) keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.PulledWork, snapshot.Kept, error) {
+	kept, err := w.Find(ctx, &ref)
 	switch {
 	case err != nil:
 		return api.PulledWork{}, snapshot.Kept{}, err
 	case kept == nil:
-		return t.Boxes.Offer(ctx, ref, progress)
+		return w.Boxes.Offer(ctx, ref, progress)
 	}
 	return api.PulledWork{Name: ref.Box, Commit: kept.Commit, Base: kept.Base, Commits: kept.Commits, Files: kept.Files, OtherWork: kept.Others(), Notes: kept.Notes}, *kept, nil
 }
 
 // send is pull for a checkout elsewhere: it writes what is brought, and its commits (api.SendWork).
-func (t Work) send(ctx context.Context, ref api.BoxRef, w io.Writer) error {
-	out, kept, err := t.keep(ctx, ref, nil)
+func (w Work) send(ctx context.Context, ref api.BoxRef, to io.Writer) error {
+	out, kept, err := w.keep(ctx, ref, nil)
 	if err == nil {
-		err = json.NewEncoder(w).Encode(out)
+		err = json.NewEncoder(to).Encode(out)
 	}
 	if err != nil {
 		return err
 	}
-	return snapshot.Send(ctx, kept, w)
+	return snapshot.Send(ctx, kept, to)
 }
 
 // receive brings what another machine sent into a checkout here (api.ReceiveWork).
-func (t Work) receive(ctx context.Context, in io.Reader, w io.Writer) error {
+func (w Work) receive(ctx context.Context, in io.Reader, to io.Writer) error {
 	r := bufio.NewReader(in)
 	req, err := readLine[api.PullRequest](r)
 	if err != nil {
@@ -141,13 +141,13 @@ func (t Work) receive(ctx context.Context, in io.Reader, w io.Writer) error {
 		return err
 	}
 	kept := snapshot.Rebuild("", snapshot.Kept{Commit: out.Commit, Base: out.Base}, out.OtherWork)
-	if kept, err = snapshot.Receive(ctx, t.Tasks.Evidence.Home.Mirror(p.ID()), repo, kept, r); err != nil {
+	if kept, err = snapshot.Receive(ctx, w.Tasks.Evidence.Home.Mirror(p.ID()), repo, kept, r); err != nil {
 		return err
 	}
 	if out, err = work.Pull(ctx, out, kept, repo, req.Branch); err != nil {
 		return err
 	}
-	return json.NewEncoder(w).Encode(out)
+	return json.NewEncoder(to).Encode(out)
 }
 
 // readWork reads what another machine says of work. Its words are shown, so they are made printable.
@@ -184,12 +184,12 @@ func readLine[T any](r *bufio.Reader) (v T, err error) {
 // Find returns the work of the task that ref means. If a box has to be asked instead, it returns
 // nil and sets ref to that box. It returns Conflict for a task that has not started, and NotFound
 // for one that left no work.
-func (t Work) Find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error) {
+func (w Work) Find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error) {
 	id, err := agentbox.ParseTaskID(ref.Box)
 	if err != nil {
 		return nil, nil
 	}
-	one, err := t.Tasks.Queue.Store.Read(id)
+	one, err := w.Tasks.Queue.Store.Read(id)
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return nil, nil // a box may have this name
 	}
@@ -203,7 +203,7 @@ func (t Work) Find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error)
 	case last == nil:
 		return nil, agentbox.Errorf(agentbox.Conflict, "task %s has not begun", id).WithHint("agentbox task ls says what it waits for")
 	case last.Result == nil && one.Where != "":
-		return t.Tasks.Elsewhere.WorkSoFar(ctx, one, *last)
+		return w.Tasks.Elsewhere.WorkSoFar(ctx, one, *last)
 	case last.Result == nil:
 		// The task's box still exists and is asked like any other.
 		ref.Box = last.BoxName
@@ -215,21 +215,21 @@ func (t Work) Find(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error)
 	case last.Result.Ref == "":
 		return nil, agentbox.Errorf(agentbox.NotFound, "nothing was done in task %s", id)
 	}
-	kept := workOf(t.Tasks.Evidence.Home, one, *last.Result)
+	kept := workOf(w.Tasks.Evidence.Home, one, *last.Result)
 	return &kept, nil
 }
 
-func (t Work) Left(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error) {
-	kept, err := t.Find(ctx, ref)
+func (w Work) Left(ctx context.Context, ref *api.BoxRef) (*snapshot.Kept, error) {
+	kept, err := w.Find(ctx, ref)
 	if agentbox.CodeOf(err) != agentbox.NotFound {
 		return kept, err
 	}
 	id, _ := agentbox.ParseTaskID(ref.Box) // else find finds nothing
-	one, readErr := t.Tasks.Queue.Store.Read(id)
+	one, readErr := w.Tasks.Queue.Store.Read(id)
 	if readErr != nil || one.Source == nil || one.Last() == nil || one.Last().Result == nil {
 		return nil, err
 	}
-	of, h := project.Project{Name: one.Project}, t.Tasks.Evidence.Home
+	of, h := project.Project{Name: one.Project}, w.Tasks.Evidence.Home
 	begun, err := snapshot.Beginning(ctx, h.Mirror(of.ID()), h.SourceTree(one.Source.Digest), workRef(one))
 	if err != nil {
 		return nil, agentbox.Errorf(agentbox.NotFound, "nothing was done in task %s, and what it began with is gone: %w", id, err).WithHint("agentbox task retry %s runs it again; agentbox up makes a box of the checkout as it is now", id)
