@@ -68,7 +68,7 @@ func (a *app) projectWatch() *cli.Command {
 				return err
 			}
 			w.root = repo.Root
-			if p, err := project.Identify(w.root); err == nil {
+			if p, err := project.Identify(ctx, w.root); err == nil {
 				w.project = p.Name
 			}
 			for {

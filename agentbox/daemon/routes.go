@@ -9,6 +9,7 @@ import (
 	"agentbox/agentbox/host"
 	"agentbox/agentbox/job/jobs"
 	"agentbox/agentbox/lastbench"
+	"agentbox/agentbox/project"
 	"agentbox/agentbox/source/sources"
 	"agentbox/agentbox/token"
 )
@@ -103,5 +104,12 @@ func (d *daemon) handler() http.Handler {
 		return d.idle().Set(ctx, p, progress)
 	})
 	api.Handle(mux, api.ShowIdle, d.idle().Show)
-	return d.changes.around(mux)
+	return eachRemembering(d.changes.around(mux))
+}
+
+// eachRemembering has each request identify a checkout's project once.
+func eachRemembering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(project.Remembering(r.Context())))
+	})
 }

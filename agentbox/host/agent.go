@@ -97,7 +97,7 @@ func (m *Manager) keepHistory(ctx context.Context, b *box, progress agentbox.Pro
 	for agent, dirs := range rec.Histories {
 		places[agent] = conversations.Place{Dirs: dirs, Save: rec.HistorySaves[agent]}
 	}
-	return m.conversations.Save(ctx, m.conversationBox(rec), places, progress)
+	return m.conversations.Save(ctx, m.conversationBox(ctx, rec), places, progress)
 }
 
 // wakeTimeout is how long a paused box may take to wake before it is dropped. A resume that is under
@@ -123,9 +123,9 @@ func (m *Manager) keepLastHistory(ctx context.Context, b *box, progress agentbox
 	return context.Cause(ctx)
 }
 
-func (m *Manager) conversationBox(rec record) conversations.Box {
+func (m *Manager) conversationBox(ctx context.Context, rec record) conversations.Box {
 	return conversations.Box{
-		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.ScopeOf(rec.subject(m.home)).Project.ID(),
+		ID: rec.Box.ID, Name: rec.Box.Name, Project: m.Policies.ScopeOf(ctx, rec.subject(m.home)).Project.ID(),
 		Open: func(ctx context.Context) (conversations.Guest, error) {
 			return conversations.Open(ctx, rec.address(m.home), rec.User)
 		},
@@ -153,7 +153,7 @@ func (m *Manager) restoreHistory(ctx context.Context, b *box, agent agents.Profi
 		return err
 	}
 	m.keepHistory(ctx, b, progress)
-	if err := m.conversations.Restore(ctx, m.conversationBox(rec), agent.Name, agent.Restore); err != nil {
+	if err := m.conversations.Restore(ctx, m.conversationBox(ctx, rec), agent.Name, agent.Restore); err != nil {
 		progress.Note(agent.Name + " does not remember earlier conversations in box " + rec.Box.Name + ": " + err.Error())
 	}
 	return nil

@@ -23,7 +23,7 @@ const serviceLogs = "/run/agentbox/log"
 
 // connection says how to enter a box, in the directory subdir of its workspace, a relative path
 // with slashes. It does not ask the box.
-func (m *Manager) connection(rec record, subdir string) (api.Connection, error) {
+func (m *Manager) connection(ctx context.Context, rec record, subdir string) (api.Connection, error) {
 	names := rec.names(m.home)
 	key, err := os.ReadFile(names.Key())
 	hostKey, hostErr := os.ReadFile(names.KnownHosts())
@@ -34,7 +34,7 @@ func (m *Manager) connection(rec record, subdir string) (api.Connection, error) 
 	if env == nil {
 		env = map[string]string{}
 	}
-	maps.Copy(env, m.Policies.Placeholders(rec.subject(m.home)))
+	maps.Copy(env, m.Policies.Placeholders(ctx, rec.subject(m.home)))
 	if rec.Account != "" { // nothing replaces placeholders there, and nobody but us knows the environment
 		env = map[string]string{}
 		maps.Copy(env, rec.Guest.Env)
@@ -68,7 +68,7 @@ func (m *Manager) Connect(ctx context.Context, ref api.BoxRef, progress agentbox
 		return api.Connection{}, err
 	}
 	rec := b.record()
-	return m.connection(rec, rec.subdirectory(ref.Directory))
+	return m.connection(ctx, rec, rec.subdirectory(ref.Directory))
 }
 
 // subdirectory maps the caller's directory to the same place in the box, relative to the

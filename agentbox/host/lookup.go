@@ -88,7 +88,7 @@ func (t *table) findByDirectory(ctx context.Context, dir string) (*box, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := project.Identify(repo.Root)
+	p, err := project.Identify(ctx, repo.Root)
 	if err != nil {
 		return nil, err
 	}

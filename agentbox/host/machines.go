@@ -33,7 +33,7 @@ type machines struct {
 type policyEnforcer interface {
 	Enforce(ctx context.Context, m egress.Machine, s egress.Subject) error
 	Limits(s egress.Subject) (place.Limits, error)
-	Placeholders(s egress.Subject) map[string]string
+	Placeholders(ctx context.Context, s egress.Subject) map[string]string
 	Packages(ctx context.Context, suite string) (env, files map[string]string)
 }
 
@@ -190,7 +190,7 @@ func (m *machines) identity(ctx context.Context, p place.Place, rec record) (*pl
 	as.Env = maps.Clone(as.Env)
 	maps.Copy(as.Env, rec.Guest.Env)
 	maps.Copy(as.Env, rec.Env)
-	maps.Copy(as.Env, m.policies.Placeholders(rec.subject(m.home)))
+	maps.Copy(as.Env, m.policies.Placeholders(ctx, rec.subject(m.home)))
 	as.Roots = egress.MachineRoots()
 	return as, nil
 }

@@ -22,7 +22,7 @@ func (f fakePolicies) Enforce(ctx context.Context, m egress.Machine, _ egress.Su
 	return m.ApplyPolicy(ctx, func() (place.Policy, error) { return place.Policy{}, f.why })
 }
 func (fakePolicies) Limits(s egress.Subject) (place.Limits, error) { return s.Limits, nil }
-func (fakePolicies) Placeholders(egress.Subject) map[string]string {
+func (fakePolicies) Placeholders(context.Context, egress.Subject) map[string]string {
 	return map[string]string{"TOKEN": "placeholder"}
 }
 func (fakePolicies) Packages(context.Context, string) (env, files map[string]string) {

@@ -163,7 +163,7 @@ func New(cfg Config) (*Manager, error) {
 	// From here on goroutines run, which Close waits for.
 	m.running.Go(func() { m.runEvery(tidyEvery, m.tidy) })
 	// The last daemon may have died before it announced a change of policy.
-	m.running.Go(func() { m.Policies.Notify(nil, nil) })
+	m.running.Go(func() { m.Policies.Notify(m.ctx, nil, nil) })
 	m.running.Go(func() { m.pool.Run(ctx) })
 	m.running.Go(func() { egress.MachineRoots() }) // so that the first box need not wait for it
 	m.Images.Start(m.boxes.imagesInUse())

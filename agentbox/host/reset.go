@@ -61,7 +61,7 @@ func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbo
 		if u.Kind, err = m.chooser.ChooseExisting(ctx, u.rec.Box); err != nil {
 			return err
 		}
-		if u.project, err = project.Identify(root); err != nil {
+		if u.project, err = project.Identify(ctx, root); err != nil {
 			return err
 		}
 		if u.Review, err = m.consent.Review(ctx, u.project, root, u.Config, u.rec.flagsNow()); err != nil {

@@ -139,7 +139,7 @@ func (m *Manager) read(ctx context.Context, req api.UpRequest) (u *creation, rel
 		return nil, nil, err
 	}
 	if err = m.readFlags(ctx, u); err == nil {
-		u.project, err = project.Identify(u.Repo.Root)
+		u.project, err = project.Identify(ctx, u.Repo.Root)
 	}
 	if err != nil {
 		release()
@@ -337,6 +337,6 @@ func (m *Manager) upResponse(ctx context.Context, b *box, subdir string, created
 			progress.NoteProblem(shown.Name, p)
 		}
 	}
-	c, err := m.connection(b.record(), subdir)
+	c, err := m.connection(ctx, b.record(), subdir)
 	return api.UpResponse{Box: shown, Created: created, Connection: c}, err
 }

@@ -1,6 +1,7 @@
 package project_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func ExampleIdentify() {
 			fmt.Println(err)
 			return
 		}
-		p, err := project.Identify(root)
+		p, err := project.Identify(context.Background(), root)
 		fmt.Println(p, p.ID()[:12], err)
 	}
 	// Output:

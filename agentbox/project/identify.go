@@ -1,12 +1,14 @@
 package project
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"agentbox/agentbox"
@@ -25,7 +27,42 @@ import (
 //
 // The error, of code Invalid, means that a directory or a configuration cannot be read. Guessing
 // then could give a checkout the approvals of another.
-func Identify(root string) (Project, error) {
+//
+// A request (Remembering) identifies each checkout once, so that all of it is about one project.
+func Identify(ctx context.Context, root string) (Project, error) {
+	m, ok := ctx.Value(memoryKey{}).(*memory)
+	if !ok {
+		return identify(root)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, known := m.of[root]
+	if known {
+		return p, nil
+	}
+	m.read++
+	p, err := identify(root)
+	if err == nil {
+		m.of[root] = p
+	}
+	return p, err
+}
+
+// Remembering returns the context of a request.
+func Remembering(ctx context.Context) context.Context {
+	return context.WithValue(ctx, memoryKey{}, &memory{of: map[string]Project{}})
+}
+
+type memoryKey struct{}
+
+// memory has the projects that a request has identified, by root.
+type memory struct {
+	mu   sync.Mutex
+	of   map[string]Project
+	read int // checkouts, for tests
+}
+
+func identify(root string) (Project, error) {
 	abs, err := filepath.Abs(root)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)

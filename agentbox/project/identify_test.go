@@ -1,6 +1,7 @@
 package project
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,7 +48,7 @@ func realDir(t *testing.T) string {
 
 func expect(t *testing.T, dir, want string) {
 	t.Helper()
-	if p, err := Identify(dir); err != nil || p.Name != want {
+	if p, err := Identify(t.Context(), dir); err != nil || p.Name != want {
 		t.Errorf("%s is of the project %q, %v; want %q", dir, p.Name, err, want)
 	}
 }
@@ -176,4 +177,43 @@ func TestIDIsStableFileName(t *testing.T) {
 	if id := (Project{Name: "example.com/org/app"}).ID(); id != "663a5a4e6672771bf2b5cf46c8274cb1" { // records are kept under it
 		t.Errorf("id %s", id)
 	}
+}
+
+// All of a request is about one project, and the checkout is read once for it; the next one sees what it is
+// now. An error is no answer.
+func TestRequestIdentifiesOnce(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, ".git", "config")
+	origin := func(name string) {
+		t.Helper()
+		text := "[remote \"origin\"]\n\turl = https://example.com/" + name + "\n"
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(ctx context.Context, want string) {
+		t.Helper()
+		if p, err := Identify(ctx, dir); err != nil || p.Name != want {
+			t.Errorf("%q, %v; want %s", p.Name, err, want)
+		}
+	}
+	ctx := Remembering(t.Context())
+	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, make([]byte, maxConfig+1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := Identify(ctx, dir); err == nil {
+		t.Errorf("%v of a configuration that cannot be read", p)
+	}
+	origin("one")
+	expect(ctx, "example.com/one")
+	origin("two")
+	expect(ctx, "example.com/one")
+	if n := ctx.Value(memoryKey{}).(*memory).read; n != 2 { // one of them failed
+		t.Errorf("the checkout was read %d times", n)
+	}
+	expect(Remembering(ctx), "example.com/two")
+	expect(t.Context(), "example.com/two")
 }

@@ -111,7 +111,7 @@ func TestCapturedStays(t *testing.T) {
 		}
 		shell(t, copied, "git fsck --strict && test ! -e .git/"+project.CapturedFile+` && test "$(git status --porcelain)" = " M a
 ?? u"`)
-		if p, err := project.Identify(got.Repo().Root); err != nil || p.Name != app {
+		if p, err := project.Identify(t.Context(), got.Repo().Root); err != nil || p.Name != app {
 			t.Errorf("its project is %v, %v", p, err)
 		}
 	}

@@ -92,7 +92,7 @@ func notHereError(d agentbox.Digest) error {
 
 // Project is the name of the project that a source belongs to.
 func (c Captured) Project() string {
-	p, _ := project.Identify(c.repo.Root) // it was read when it was opened
+	p, _ := project.Identify(context.Background(), c.repo.Root) // it was read when it was opened, and does not change
 	return p.Name
 }
 

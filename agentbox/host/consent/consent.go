@@ -89,7 +89,7 @@ func (a Approvals) ReviewDirectory(ctx context.Context, root string, at config.P
 }
 
 func (a Approvals) identify(ctx context.Context, root string, cfg *config.Config, asked flags.Flags) (project.Review, error) {
-	p, err := project.Identify(root)
+	p, err := project.Identify(ctx, root)
 	if err != nil {
 		return project.Review{}, err
 	}

@@ -266,7 +266,7 @@ func TestChangedPinNeedsApproval(t *testing.T) {
 	}
 	use := func() {
 		t.Helper()
-		of, err := project.Identify(dir)
+		of, err := project.Identify(t.Context(), dir)
 		if err := errors.Join(err, consent(), m.RecordPin(of, path, RecipeOf(cfg))); err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func (ps *Policies) RecordAnswers(answers map[string]string) error {
 	if err := ps.Registries.Record(answers); err != nil {
 		return err
 	}
-	ps.Notify(func(Scope) bool { return true }, nil)
+	ps.Notify(ps.ctx, func(Scope) bool { return true }, nil)
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (ps *Policies) projectOf(ctx context.Context, ref api.BoxRef) (string, proj
 	if err != nil {
 		return "", project.Project{}, err
 	}
-	p, err := project.Identify(root)
+	p, err := project.Identify(ctx, root)
 	return root, p, err
 }
 
@@ -70,7 +70,7 @@ func (ps *Policies) Project(ctx context.Context, ref api.BoxRef) (string, error)
 	if err == nil && s.Foreign {
 		err = agentbox.Errorf(agentbox.Forbidden, "the box is another machine's")
 	}
-	return ps.ScopeOf(s).Project.Name, err
+	return ps.ScopeOf(ctx, s).Project.Name, err
 }
 
 // scopeOfRef is the scope of the named box, else of the checkout. A box keeps the document that it
@@ -83,7 +83,7 @@ func (ps *Policies) scopeOfRef(ctx context.Context, ref api.PolicyRef, root stri
 	if err != nil {
 		return Scope{}, err
 	}
-	return ps.ScopeOf(s), nil
+	return ps.ScopeOf(ctx, s), nil
 }
 
 // Show reports what is in force for a repository, and what waits for approval. With Refresh it asks
@@ -97,7 +97,7 @@ func (ps *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentb
 		if err := ps.Registries.Forget(); err != nil {
 			return api.PolicyReport{}, err
 		}
-		defer ps.Notify(nil, progress)
+		defer ps.Notify(ctx, nil, progress)
 	}
 	return ps.report(ctx, root, ps.placesOf(ctx, ref, root)[0], ref.Environ)
 }
@@ -118,7 +118,7 @@ func (ps *Policies) report(ctx context.Context, root string, at config.Place, en
 // scopeAt is the scope of the checkout at root now. A repository whose configuration cannot be read
 // has no rules of its own, and still those of its project.
 func (ps *Policies) scopeAt(ctx context.Context, root string, at config.Place, environ []string) (Scope, error) {
-	p, err := project.Identify(root)
+	p, err := project.Identify(ctx, root)
 	if err != nil {
 		return Scope{}, err
 	}
@@ -196,13 +196,13 @@ func (ps *Policies) setDocument(ctx context.Context, root, document string) erro
 // change.
 func (ps *Policies) changed(ctx context.Context, root string, ref api.PolicyRef, progress agentbox.Progress) (api.PolicyReport, error) {
 	if root == "" {
-		return api.PolicyReport{Boxes: ps.Notify(nil, progress)}, nil
+		return api.PolicyReport{Boxes: ps.Notify(ctx, nil, progress)}, nil
 	}
-	p, err := project.Identify(root)
+	p, err := project.Identify(ctx, root)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
-	notified := ps.Notify(func(g Scope) bool { return g.Project == p }, progress)
+	notified := ps.Notify(ctx, func(g Scope) bool { return g.Project == p }, progress)
 	out, mistakes := ps.report(ctx, root, ps.placesOf(ctx, ref, root)[0], ref.Environ)
 	if mistakes != nil {
 		var err error

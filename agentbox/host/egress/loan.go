@@ -20,9 +20,9 @@ func borrowed(l policy.Loan) (all []project.Secret) {
 }
 
 // secretsOf are the secrets of a box: those of its project, or those that are lent to it.
-func (ps *Policies) secretsOf(s Subject) ([]project.Secret, error) {
+func (ps *Policies) secretsOf(ctx context.Context, s Subject) ([]project.Secret, error) {
 	if !s.Foreign {
-		return ps.Store.SecretsFor(ps.ScopeOf(s).Project)
+		return ps.Store.SecretsFor(ps.ScopeOf(ctx, s).Project)
 	}
 	l, err := policy.ParseLoan(s.Loan)
 	return borrowed(l), err

@@ -91,11 +91,11 @@ func TestLoanOnAnotherMachine(t *testing.T) {
 			t.Errorf("%s: %+v", request, v)
 		}
 	}
-	if env := worker.Placeholders(box); len(env) != 1 || env["TOKEN"] != got.Spec.Secrets[0].Placeholder {
+	if env := worker.Placeholders(t.Context(), box); len(env) != 1 || env["TOKEN"] != got.Spec.Secrets[0].Placeholder {
 		t.Errorf("%v", env)
 	}
 	box.Loan = nil
-	if env := worker.Placeholders(box); len(env) != 0 {
+	if env := worker.Placeholders(t.Context(), box); len(env) != 0 {
 		t.Errorf("without a loan: %v", env)
 	}
 	box.Loan = []byte("{")

@@ -15,7 +15,7 @@ func TestEndedBoxIsNotNotified(t *testing.T) {
 	boxes := running{{name: "goes-on", runs: true}, {name: "ends"}}
 	e := New(Config{Boxes: boxes})
 	defer e.Close()
-	if told := e.Notify(nil, nil); !slices.Equal(told, []string{"goes-on"}) {
+	if told := e.Notify(t.Context(), nil, nil); !slices.Equal(told, []string{"goes-on"}) {
 		t.Errorf("told %q", told)
 	}
 }

@@ -138,12 +138,12 @@ type Scope struct {
 }
 
 // ScopeOf is the scope of a box. A box stays with its project when its checkout is gone.
-func (ps *Policies) ScopeOf(s Subject) Scope {
+func (ps *Policies) ScopeOf(ctx context.Context, s Subject) Scope {
 	g := Scope{s.Root, project.Project{Name: s.Project}, s.Document, s.Foreign, s.Loan, s.Bound}
 	if g.Root == "" || g.Foreign { // a clean box that installs tools
 		return g
 	}
-	if now, err := project.Identify(g.Root); err == nil || g.Project.IsZero() {
+	if now, err := project.Identify(ctx, g.Root); err == nil || g.Project.IsZero() {
 		g.Project = now
 	}
 	if g.Project.IsZero() {
@@ -224,7 +224,7 @@ func (ps *Policies) machineLayer(ctx context.Context, root string, environ []str
 				ps.Log.Warn("cannot look up the registries of this machine", "error", err)
 			}
 			if changed {
-				ps.Notify(nil, nil)
+				ps.Notify(ps.ctx, nil, nil)
 			}
 		})
 	})
@@ -258,7 +258,7 @@ func (ps *Policies) inForce(ctx context.Context, s Subject) (place.Policy, error
 	if err != nil {
 		return place.Policy{}, err
 	}
-	f, err := ps.compose(ctx, ps.ScopeOf(s), nil)
+	f, err := ps.compose(ctx, ps.ScopeOf(ctx, s), nil)
 	if err != nil {
 		return place.Policy{}, err
 	}
@@ -281,8 +281,8 @@ func placeholder(seed, name string) string {
 }
 
 // Placeholders are the variables in a box's environment that stand for secrets.
-func (ps *Policies) Placeholders(s Subject) map[string]string {
-	list, err := ps.secretsOf(s)
+func (ps *Policies) Placeholders(ctx context.Context, s Subject) map[string]string {
+	list, err := ps.secretsOf(ctx, s)
 	if err != nil {
 		return nil // applying the policy fails for the same reason, and reports it
 	}
@@ -335,14 +335,14 @@ const notifyTimeout = time.Minute
 //
 // A box that cannot apply its policy is stopped, since it would run under rules that were revoked.
 // Only a box that reaches nothing, because its log cannot be written, is left alone.
-func (ps *Policies) Notify(concerned func(Scope) bool, progress agentbox.Progress) []string {
+func (ps *Policies) Notify(ctx context.Context, concerned func(Scope) bool, progress agentbox.Progress) []string {
 	var notified []string
 	for _, b := range ps.Boxes.Running() {
-		if concerned != nil && !concerned(ps.ScopeOf(b.Subject())) {
+		if concerned != nil && !concerned(ps.ScopeOf(ctx, b.Subject())) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ps.ctx, notifyTimeout)
-		err := b.Apply(ctx)
+		applying, cancel := context.WithTimeout(ps.ctx, notifyTimeout)
+		err := b.Apply(applying)
 		cancel()
 		switch {
 		case !b.IsRunning(): // its machine has ended meanwhile

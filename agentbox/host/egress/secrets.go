@@ -46,7 +46,7 @@ func (ps *Policies) SetSecret(ctx context.Context, req api.SecretRequest, progre
 	if err := ps.RememberEnv(req.Environ); err != nil {
 		return api.SecretInfo{}, err
 	}
-	ps.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
+	ps.Notify(ctx, func(g Scope) bool { return s.Applies(g.Project) }, progress)
 	return ps.describeSecret(ctx, s), nil
 }
 
@@ -89,7 +89,7 @@ func (ps *Policies) RemoveSecret(ctx context.Context, ref api.SecretRef, progres
 	if err != nil {
 		return api.SecretInfo{}, err
 	}
-	ps.Notify(func(g Scope) bool { return s.Applies(g.Project) }, progress)
+	ps.Notify(ctx, func(g Scope) bool { return s.Applies(g.Project) }, progress)
 	out := secretInfo(s)
 	// An entry with a name of its own may belong to others.
 	if s.From.Kind == secrets.Keyring && (s.From.Target == "" || s.From.Target == s.Project+" "+s.Name) {

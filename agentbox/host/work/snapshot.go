@@ -19,7 +19,7 @@ func (w Work) Snapshot(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 	}
 	defer guest.Close()
 	kept, err := snapshot.Keep(ctx, guest, w.whole(ctx, b))
-	return b, kept, projectOf(b), err
+	return b, kept, projectOf(ctx, b), err
 }
 
 func (w Work) enter(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (Box, Guest, error) {
@@ -31,8 +31,8 @@ func (w Work) enter(ctx context.Context, ref api.BoxRef, progress agentbox.Progr
 	return b, guest, err
 }
 
-func projectOf(b Box) project.Project {
-	of, err := project.Identify(b.Directory)
+func projectOf(ctx context.Context, b Box) project.Project {
+	of, err := project.Identify(ctx, b.Directory)
 	if err != nil { // the checkout is gone: its path still names it
 		of = project.Project{Name: b.Directory}
 	}
@@ -40,7 +40,7 @@ func projectOf(b Box) project.Project {
 }
 
 func (w Work) whole(ctx context.Context, b Box) snapshot.Request {
-	req := w.request(b)
+	req := w.request(ctx, b)
 	req.Ref, req.Rest, req.All = snapshot.SnapshotOf(b.ID), true, true
 	if cfg, err := config.Load(ctx, b.Directory); err == nil { // a broken one names no artifacts
 		req.Artifacts = cfg.Artifacts
@@ -57,7 +57,7 @@ func (w Work) Replace(ctx context.Context, ref api.BoxRef, from, to snapshot.Doc
 	}
 	defer guest.Close()
 	done, err = snapshot.Replace(ctx, guest, w.whole(ctx, b), from, to, func(ctx context.Context, kept snapshot.Kept) (snapshot.Document, error) {
-		d, _, err := snapshot.NewDocument(ctx, kept, projectOf(b).Name)
+		d, _, err := snapshot.NewDocument(ctx, kept, projectOf(ctx, b).Name)
 		return d, err
 	})
 	return b, done, err
@@ -70,5 +70,5 @@ func Offer(ctx context.Context, w Work, box agentbox.BoxID, ref string, d snapsh
 		return err
 	}
 	defer guest.Close()
-	return snapshot.Offer(ctx, guest, b.Workspace, w.Home.Mirror(projectOf(b).ID()), ref, d)
+	return snapshot.Offer(ctx, guest, b.Workspace, w.Home.Mirror(projectOf(ctx, b).ID()), ref, d)
 }

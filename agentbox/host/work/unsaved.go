@@ -23,7 +23,7 @@ func (w Work) Unsaved(ctx context.Context, ref api.BoxRef, progress agentbox.Pro
 		return api.UnsavedWork{}, err
 	}
 	defer guest.Close()
-	loss, err := snapshot.Unsaved(ctx, guest, w.request(b), snapshot.PulledRef(b.ID.String()))
+	loss, err := snapshot.Unsaved(ctx, guest, w.request(ctx, b), snapshot.PulledRef(b.ID.String()))
 	return unsavedResponse(api.UnsavedWork{Box: b.ID, Name: b.Name, Missing: loss.Missing}, loss), err
 }
 

@@ -103,13 +103,13 @@ func (w Work) Keep(ctx context.Context, ref api.BoxRef, progress agentbox.Progre
 		return b, snapshot.Kept{}, err
 	}
 	defer guest.Close()
-	kept, err := snapshot.Keep(ctx, guest, w.request(b))
+	kept, err := snapshot.Keep(ctx, guest, w.request(ctx, b))
 	return b, kept, err
 }
 
 // request says which work to keep of a box, and where: in the mirror of its project.
-func (w Work) request(b Box) snapshot.Request {
-	of := projectOf(b)
+func (w Work) request(ctx context.Context, b Box) snapshot.Request {
+	of := projectOf(ctx, b)
 	return snapshot.Request{
 		Mirror: w.Home.Mirror(of.ID()), Ref: snapshot.BoxRef(b.ID), Base: b.Commit, Baseline: w.Home.Box(b.ID).Baseline(), Checkout: b.Directory, Dir: b.Workspace,
 	}

@@ -222,7 +222,7 @@ func (s Snapshots) SourceOf(ctx context.Context, d snapshot.Document, directory 
 func Placed(ctx context.Context, projectName, directory string) agentbox.SourceRef {
 	from := agentbox.SourceRef{Elsewhere: true}
 	if repo, err := workspace.Describe(ctx, directory); err == nil {
-		if p, err := project.Identify(repo.Root); err == nil && p.Name == projectName {
+		if p, err := project.Identify(ctx, repo.Root); err == nil && p.Name == projectName {
 			from.Directory, from.Elsewhere = repo.Root, false
 		}
 	}

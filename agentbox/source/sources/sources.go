@@ -66,7 +66,7 @@ func (s Sources) CaptureIn(ctx context.Context, directory string) (c source.Capt
 	if err != nil {
 		return c, ref, nil, err
 	}
-	p, err := project.Identify(repo.Root)
+	p, err := project.Identify(ctx, repo.Root)
 	if err != nil {
 		return c, ref, nil, err
 	}
@@ -141,5 +141,5 @@ func ProjectOf(ctx context.Context, dir string) (project.Project, error) {
 	if err != nil {
 		return project.Project{}, err
 	}
-	return project.Identify(repo.Root)
+	return project.Identify(ctx, repo.Root)
 }

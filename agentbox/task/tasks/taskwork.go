@@ -132,7 +132,7 @@ func (w Work) receive(ctx context.Context, in io.Reader, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p, err := project.Identify(repo.Root)
+	p, err := project.Identify(ctx, repo.Root)
 	if err != nil {
 		return err
 	}
