@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -107,5 +108,11 @@ func TestCopyAheadIsDropped(t *testing.T) {
 	s.replaceAhead("p", second, nil)
 	if len(s.ahead) != 0 {
 		t.Error("it is still there")
+	}
+	for _, a := range []*ahead{first, second} { // before the test's directory goes
+		<-a.done
+		for _, err := os.Lstat(a.dir); err == nil; _, err = os.Lstat(a.dir) {
+			runtime.Gosched()
+		}
 	}
 }
