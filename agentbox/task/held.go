@@ -55,8 +55,20 @@ func (q *Queue) watch(id agentbox.TaskID) *watch {
 		w = &watch{begun: make(chan struct{}), lastLeft: time.Now()}
 		w.cancelled, w.cancel = context.WithCancel(context.Background())
 		q.watches[id] = w
+		q.lookForHolder()
 	}
 	return w
+}
+
+// lookForHolder has the queue look again when a task that has no holder now may have none for too long.
+func (q *Queue) lookForHolder() { time.AfterFunc(holdGrace, q.wake.Notify) }
+
+// leave removes a holder, and returns how many there are still.
+func (q *Queue) leave(w *watch) (left int) {
+	if left = w.addHolders(-1); left == 0 {
+		q.lookForHolder()
+	}
+	return left
 }
 
 // report reports progress while the box is made, if anybody listens.
@@ -124,7 +136,7 @@ func (w *watch) addHolders(by int) (left int) {
 func (w *watch) abandoned() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.holders == 0 && time.Since(w.lastLeft) > holdGrace
+	return w.holders == 0 && time.Since(w.lastLeft) >= holdGrace
 }
 
 // Begin submits one held task and returns when its command runs, or with the reason why it never
@@ -140,7 +152,7 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 	w.setProgress(progress)
 	defer w.setProgress(nil)
 	w.addHolders(+1)
-	defer w.addHolders(-1)
+	defer q.leave(w)
 	all, err := q.write(s, id)
 	if err != nil {
 		q.dropWatch(id)
@@ -175,7 +187,7 @@ func (q *Queue) Hold(ctx context.Context, id agentbox.TaskID) (agentbox.Task, er
 		case <-q.ctx.Done():
 			return agentbox.Task{}, agentbox.Errorf(agentbox.Unavailable, "the daemon is stopping")
 		case <-ctx.Done():
-			if w.addHolders(-1) > 0 || q.Store.released(id) {
+			if q.leave(w) > 0 || q.Store.released(id) {
 				return agentbox.Task{}, ctx.Err()
 			}
 			return agentbox.Task{}, errors.Join(ctx.Err(), q.Cancel(id))

@@ -163,7 +163,7 @@ func NewQueue(ctx context.Context, c Config) *Queue {
 }
 
 // scanEvery is how often the queue checks for room while a task waits for it: boxes that are not
-// tasks' make room, too, and notify nobody. It is also how often it looks for holders that have gone.
+// tasks' make room, too, and notify nobody.
 const scanEvery = 2 * time.Second
 
 // Run begins and follows tasks until the queue's context ends. Tasks that run then go on: the next
@@ -199,7 +199,7 @@ func (q *Queue) scan() (again bool) {
 	q.mu.Unlock()
 	for _, t := range open {
 		q.cancelAbandoned(t)
-		again = again || t.State == agentbox.TaskQueued || t.Held || t.Limits.BatchCost > 0
+		again = again || t.State == agentbox.TaskQueued || t.Limits.BatchCost > 0
 	}
 	q.limitBatches(q.ctx, open)
 	for _, running := range []bool{true, false} {

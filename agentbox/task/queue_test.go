@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"agentbox/agentbox"
@@ -145,8 +146,8 @@ func TestUnkeptWorkKeepsBox(t *testing.T) {
 // waitGone waits until a box that does not stay is removed, which is after its task's end.
 func waitGone(t *testing.T, h *fakeHost, name string, stays bool) {
 	t.Helper()
-	for range 200 {
-		if _, err := h.Find(t.Context(), api.BoxRef{Box: name}); stays || err != nil {
+	for !stays {
+		if _, err := h.Find(t.Context(), api.BoxRef{Box: name}); err != nil {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -193,6 +194,23 @@ func TestHeldTask(t *testing.T) {
 	if _, err := q.Begin(ctx, Submission{Specs: []agentbox.TaskSpec{{Command: []string{"0"}}}}, nil, nil); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// A program that is killed between the two calls never held its task, and no other event comes.
+func TestTaskWhoseHolderNeverCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFakeHost(t)
+		q, stop := h.serve(t, Store{Dir: t.TempDir()}, noChanges)
+		defer stop()
+		synctest.Wait() // the queue has found nothing to do
+		begun, err := q.Begin(t.Context(), Submission{Specs: []agentbox.TaskSpec{{Command: []string{"never"}}}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := wait(t, q, begun.ID); got.State != agentbox.TaskCancelled {
+			t.Error(got.State)
+		}
+	})
 }
 
 // The queue, when it looks for tasks at that moment, must not begin one without what only its
