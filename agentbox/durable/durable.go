@@ -88,10 +88,18 @@ func Sweep(dir string, patterns ...string) error {
 }
 
 // SyncDir makes sure that what was created, renamed or removed in dir survives a power loss.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+func SyncDir(dir string) error { return Sync(dir) }
+
+// Sync waits until files and directories are on the disk as they are, for example after Replace.
+func Sync(paths ...string) error {
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }

@@ -16,7 +16,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
-	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
@@ -37,7 +36,7 @@ type followedJob struct {
 	expected *client     // one of clients, which has not attached yet; nil if none is expected
 	channel  ssh.Channel // nil while the guest is away
 	end      *End
-	ended    chan struct{} // closed when end is set
+	ended    chan struct{} // closed when end is on the disk
 
 	served  chan struct{}          // closed when the client that was expected has left; nil if none was
 	size    atomic.Pointer[[2]int] // columns and rows of the terminal, as a client last asked
@@ -192,13 +191,18 @@ func (fj *followedJob) broadcast(kind byte, data []byte) {
 
 // finish records how the job ended, tells the clients, and lets the guest forget the job. The order
 // matters: once the guest has forgotten it, only exit.json says how the job ended. So finish tries
-// until the file is written. It returns false if the hub ends first: the next hub asks the guest
-// again.
+// until the file is on the disk, for which clients need not wait: the guest has the end until then.
+// It returns false if the hub ends first: the next hub asks the guest again.
 func (fj *followedJob) finish(end End, ch ssh.Channel) bool {
 	fj.recorder.close()
 	end.Time, end.Omitted = time.Now().UTC(), fj.recorder.Omitted
+	path := filepath.Join(fj.dir, EndFile)
 	for failed := false; ; failed = true {
-		err := errors.Join(durable.WriteJSON(filepath.Join(fj.dir, EndFile), end, 0o600), durable.SyncDir(fj.dir))
+		err := writeJSON(path, end)
+		if err == nil {
+			fj.tell(end)
+			err = fj.hub.sync(path, fj.dir)
+		}
 		if err == nil {
 			break
 		}
@@ -209,19 +213,23 @@ func (fj *followedJob) finish(end End, ch ssh.Channel) bool {
 			return false
 		}
 	}
-	fj.mu.Lock()
-	fj.end = &end
 	close(fj.ended)
-	clients := slices.Clone(fj.clients)
-	fj.mu.Unlock()
-	for _, c := range clients {
-		c.finish(end)
-	}
 	if ch != nil {
 		ch.SendRequest(protocol.JobForget, true, nil) // if this fails, the job goes with its machine
 		ch.Close()
 	}
 	return true
+}
+
+// tell tells the clients how the job ended.
+func (fj *followedJob) tell(end End) {
+	fj.mu.Lock()
+	fj.end = &end
+	clients := slices.Clone(fj.clients)
+	fj.mu.Unlock()
+	for _, c := range clients {
+		c.finish(end)
+	}
 }
 
 // rewriteDelay is the pause between two tries to write exit.json.

@@ -3,8 +3,10 @@ package job
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -76,6 +78,41 @@ func TestWriteEndIsRetried(t *testing.T) {
 			t.Errorf("%+v, %v", end, err)
 		}
 	})
+}
+
+// A client waits for the file that says how its job ended, and not for the disk; the guest keeps the end
+// until that has it.
+func TestClientsDoNotWaitForTheDisk(t *testing.T) {
+	j, ch := testFollowed(t.Context(), t.TempDir()), &fakeChannel{}
+	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := j.addClient(environment.JobAttach{}, nil)
+	syncs := 0
+	j.hub.sync = func(paths ...string) error {
+		if syncs++; syncs == 1 {
+			return errors.New("the disk is full")
+		}
+		if end, err := readEnd(j.dir); err != nil || end == nil || c.end == nil || c.end.Status != 3 || ch.wasAsked(protocol.JobForget) || len(paths) != 2 {
+			t.Errorf("before the disk has %q: file %+v, %v; client %+v", paths, end, err, c.end)
+		}
+		return nil
+	}
+	if !j.finish(End{Status: 3}, ch) || syncs != 2 || !ch.wasAsked(protocol.JobForget) {
+		t.Errorf("%d syncs", syncs)
+	}
+	<-j.ended
+}
+
+// A power loss may leave the name of a file whose bytes were not written.
+func TestEmptyEndIsNone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, EndFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if end, err := readEnd(dir); end != nil || err != nil {
+		t.Errorf("%+v, %v", end, err)
+	}
 }
 
 // The hub may end before there is room: the next one asks the guest again.

@@ -16,6 +16,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
+	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/vmm/guest/protocol"
 )
@@ -35,7 +36,8 @@ type Config struct {
 type Hub struct {
 	Config
 	ctx  context.Context
-	work background.Group // goroutines that start and follow jobs; closed by Wait
+	work background.Group            // goroutines that start and follow jobs; closed by Wait
+	sync func(paths ...string) error // durable.Sync
 
 	ready    chan struct{} // closed by Adopt
 	starting sync.Mutex    // held while a job is started
@@ -49,7 +51,7 @@ type Hub struct {
 // NewHub makes a hub. When ctx ends it stops following its jobs: they end with their machine, or
 // the next hub adopts them. The caller calls Adopt, for which all other methods wait, and Wait.
 func NewHub(ctx context.Context, c Config) *Hub {
-	return &Hub{Config: c, ctx: ctx, jobs: map[agentbox.JobID]*followedJob{}, ready: make(chan struct{})}
+	return &Hub{Config: c, ctx: ctx, sync: durable.Sync, jobs: map[agentbox.JobID]*followedJob{}, ready: make(chan struct{})}
 }
 
 // Wait returns when ctx has ended and the hub follows no job any more, for which the connection to

@@ -59,9 +59,14 @@ func readRecord(dir string) (rec Record, err error) {
 	return rec, err
 }
 
-// readEnd reads how a job ended; nil if it has not.
+// readEnd reads how a job ended; nil if it has not. An empty file is what a power loss may leave of one
+// that was being written.
 func readEnd(dir string) (end *End, err error) {
-	err = durable.ReadJSON(filepath.Join(dir, EndFile), &end)
+	path := filepath.Join(dir, EndFile)
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+		return nil, nil
+	}
+	err = durable.ReadJSON(path, &end)
 	return end, err
 }
 
