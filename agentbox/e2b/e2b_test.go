@@ -362,6 +362,28 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// The end of its time is written with the sandbox itself, so that its first command waits for no other
+// write; and the end of a short one comes when its program has it.
+func TestSandboxIsMadeWithItsEnd(t *testing.T) {
+	f, face, s := open(t)
+	f.meanwhile = func() {
+		if all, err := face.running(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("ends meanwhile: %+v, %v", all, err)
+		}
+	}
+	sb := create(t, s, "mine", `{"timeout":0}`)
+	if ended := <-f.ends; ended != sb.SandboxID {
+		t.Errorf("%s ended", ended)
+	}
+	f.meanwhile = nil
+	create(t, s, "mine", `{"timeout":600}`)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if end := time.Until(endOf(f.boxes[0])); slices.Contains(f.asked, "label") || end > 10*time.Minute {
+		t.Errorf("asked %q, ends in %s", f.asked, end)
+	}
+}
+
 func TestChanges(t *testing.T) {
 	at := time.Unix(1000, 0)
 	e := func(name string, size int64, mode os.FileMode, at time.Time) environment.Entry {

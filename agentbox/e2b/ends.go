@@ -18,6 +18,7 @@ const endAgain = time.Minute
 func (f *Face) endSandboxes(ctx context.Context) {
 	for {
 		next := until(math.MaxInt)
+		f.setNextEnd(next) // whatever changes from now on is looked at again
 		all, err := f.running(ctx)
 		if err != nil && ctx.Err() == nil {
 			f.Log.Warn("cannot list the sandboxes", "error", err)
@@ -37,6 +38,7 @@ func (f *Face) endSandboxes(ctx context.Context) {
 				next = at
 			}
 		}
+		f.setNextEnd(next)
 		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
@@ -55,7 +57,7 @@ func (f *Face) running(ctx context.Context) (out []agentbox.Box, err error) {
 	defer done()
 	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{Labels: map[string]string{labelKind: kindSandbox}}, nil)
 	for _, b := range all {
-		if b.Labels[labelPaused] == "" {
+		if _, making := f.making.Load(b.Labels[labelEnd]); !making && b.Labels[labelPaused] == "" {
 			out = append(out, b)
 		}
 	}
@@ -83,7 +85,20 @@ func (f *Face) pauseBox(ctx context.Context, c caller, b agentbox.Box) error {
 	return err
 }
 
-func (f *Face) changed() {
+func (f *Face) setNextEnd(at time.Time) {
+	f.mu.Lock()
+	f.nextEnd = at
+	f.mu.Unlock()
+}
+
+// endsAt says when the time of a sandbox is over. All are looked at again only if no other ends before:
+// each is asked how it is.
+func (f *Face) endsAt(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !at.Before(f.nextEnd) {
+		return
+	}
 	select {
 	case f.ends <- struct{}{}:
 	default:

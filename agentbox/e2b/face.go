@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -40,14 +41,17 @@ type Face struct {
 	rest  *http.ServeMux
 	inner *http.ServeMux // what a sandbox answers at port 49983
 	conns connections
-	ends  chan struct{} // an end has changed
+	ends  chan struct{} // a sandbox ends before nextEnd
 	work  background.Group
 	stop  context.CancelFunc
 
-	mu     sync.Mutex
-	inputs map[inputKey]*inputOf
-	loads  map[agentbox.BoxID]load
-	seals  map[sealKey]string
+	making sync.Map // the ends (labelEnd) of sandboxes that are not answered with yet
+
+	mu      sync.Mutex
+	inputs  map[inputKey]*inputOf
+	loads   map[agentbox.BoxID]load
+	seals   map[sealKey]string
+	nextEnd time.Time // when the time of a sandbox is over next
 }
 
 // sandboxPort is where E2B serves what is inside of a sandbox.

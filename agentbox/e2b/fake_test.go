@@ -32,6 +32,8 @@ type fake struct {
 	url  string
 	ends chan string // boxes that were removed or paused
 
+	meanwhile func() // called when a new box is there, but not answered with; may be nil
+
 	mu      sync.Mutex
 	removed string // a token
 	boxes   []agentbox.Box
@@ -158,11 +160,17 @@ func (f *fake) handler() http.Handler {
 		f.asked = append(f.asked, "up "+req.Directory+" "+req.Image)
 		b := agentbox.Box{ID: agentbox.NewBoxID(), Labels: req.Labels, Created: time.Now()}
 		f.boxes = append(f.boxes, b)
+		if f.meanwhile != nil {
+			f.mu.Unlock()
+			defer f.mu.Lock()
+			f.meanwhile()
+		}
 		return api.UpResponse{Box: b}, nil
 	})
 	api.Handle(mux, api.Label, func(_ context.Context, req api.LabelRequest, _ agentbox.Progress) (agentbox.Box, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		f.asked = append(f.asked, "label")
 		i := slices.IndexFunc(f.boxes, func(b agentbox.Box) bool { return b.ID.String() == req.Box })
 		labels := map[string]string{}
 		for _, of := range []map[string]string{f.boxes[i].Labels, req.Labels} {

@@ -114,17 +114,32 @@ func (f *Face) create(r *http.Request, c caller) (int, any, error) {
 	if req.AutoResume.Enabled {
 		labels[labelResume] = yes
 	}
-	b, err := f.make(r.Context(), c, req, ofCaller(c, kindSandbox, labels))
-	if err == nil {
-		f.warm(session{c, b})
-		seconds := defaultSeconds
-		if req.Timeout != nil {
-			seconds = *req.Timeout
-		}
-		b, err = f.relabel(r.Context(), c, b, map[string]string{labelEnd: stamp(until(seconds))})
-	}
+	b, err := f.makeUntil(r.Context(), c, req, ofCaller(c, kindSandbox, labels))
 	return f.made(r, c, http.StatusCreated, b, err)
 }
+
+// makeUntil makes the box of a sandbox with the end of its time, which is not over before it is made.
+func (f *Face) makeUntil(ctx context.Context, c caller, req newSandbox, labels map[string]string) (agentbox.Box, error) {
+	begun, body := time.Now(), timeBody{Timeout: req.Timeout}
+	end := stamp(until(body.seconds()))
+	f.making.Store(end, true)
+	defer f.endsAt(until(body.seconds()))
+	defer f.making.Delete(end)
+	labels[labelEnd] = end
+	b, err := f.make(ctx, c, req, labels)
+	if err != nil {
+		return b, err
+	}
+	f.warm(session{c, b})
+	if time.Since(begun) > makingSlow {
+		return f.relabel(ctx, c, b, map[string]string{labelEnd: stamp(until(body.seconds()))})
+	}
+	return b, nil
+}
+
+// makingSlow is how much of its time a sandbox may lose to being made. To write a later end takes a
+// write to the disk, for which its first command would have to wait.
+const makingSlow = time.Second
 
 // check refuses what a sandbox would have to be protected by: silence would be taken for a yes.
 func (n newSandbox) check() error {
@@ -164,19 +179,22 @@ func (f *Face) make(ctx context.Context, c caller, req newSandbox, labels map[st
 	switch t := req.TemplateID; {
 	case path.IsAbs(t):
 		up.Directory = t
-	case t != "" && t != "base":
+	case !isBase(t):
 		up.Image = t
 	}
 	made, err := client.Call(ctx, c.Client, api.Up, up, nil)
 	return made.Box, err
 }
 
+// isBase tells whether a template is the checkout where serve was started.
+func isBase(template string) bool { return template == "" || template == "base" }
+
 func stamp(t time.Time) string { return t.Format(time.RFC3339Nano) }
 
 // relabel changes labels, and looks at the ends of sandboxes again.
 func (f *Face) relabel(ctx context.Context, c caller, b agentbox.Box, labels map[string]string) (agentbox.Box, error) {
 	b, err := client.Call(ctx, c.Client, api.Label, api.LabelRequest{BoxRef: refTo(b), Labels: labels}, nil)
-	f.changed()
+	f.endsAt(endOf(b))
 	return b, err
 }
 

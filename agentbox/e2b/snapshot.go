@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func (f *Face) fork(r *http.Request, c caller) (int, any, error) {
 		}
 		out = append(out, map[string]any{"sandbox": one})
 	}
-	f.changed()
+	f.endsAt(until(body.seconds()))
 	return http.StatusCreated, out, nil
 }
 
@@ -85,11 +86,12 @@ func snapshotInfo(b agentbox.Box) map[string]any {
 
 // findSnapshot finds the snapshot that a template is, by its ID or its name; the newest of that name.
 func (f *Face) findSnapshot(ctx context.Context, c caller, template string) (agentbox.Box, bool, error) {
+	if isBase(template) || path.IsAbs(template) {
+		return agentbox.Box{}, false, nil
+	}
 	all, err := boxesOf(ctx, c, kindSnapshot, "")
 	slices.Reverse(all)
-	i := slices.IndexFunc(all, func(b agentbox.Box) bool {
-		return template != "" && (b.ID.String() == template || b.Labels[labelName] == template)
-	})
+	i := slices.IndexFunc(all, func(b agentbox.Box) bool { return b.ID.String() == template || b.Labels[labelName] == template })
 	if err != nil || i < 0 {
 		return agentbox.Box{}, false, err
 	}
