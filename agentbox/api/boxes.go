@@ -45,6 +45,8 @@ var (
 	BoxSSH = Tunnel[BoxRef]{"/v1/box/ssh"}
 	// Label changes what programs wrote on a box, without waking it.
 	Label = Endpoint[LabelRequest, agentbox.Box]{"/v1/box/label"}
+	// Bind changes the bound of a box, without waking it: a running machine follows at once.
+	Bind = Endpoint[BindRequest, agentbox.Box]{"/v1/box/bind"}
 	// BoxLog does not wake the box.
 	BoxLog = Download[BoxLogRequest]{"/v1/box/log"}
 )
@@ -234,6 +236,13 @@ type ForkRequest struct {
 type LabelRequest struct {
 	BoxRef
 	Labels map[string]string `json:"labels"`
+}
+
+// BindRequest replaces what a program bounds a box to, as in UpRequest; "" leaves what the box's policy
+// allows.
+type BindRequest struct {
+	BoxRef
+	Bound string `json:"bound"`
 }
 
 // Bounds of the labels of a box.

@@ -62,6 +62,7 @@ func Public() []PublicCall {
 		public(OpenPort, ScopeRun, AboutBox, "Forward a port of a box to this machine's loopback."),
 		public(ClosePort, ScopeRun, AboutBox, "End a forwarding."),
 		public(Label, ScopeRun, AboutBox, "Write on a box what a program wants to know of it later."),
+		public(Bind, ScopeRun, AboutBox, "Change what a program bounds a box to; its policy decides what is allowed within."),
 		public(Diff, ScopeRead, AboutBox, "What changed in a box or task since it began."),
 		public(Unsaved, ScopeRead, AboutBox, "What only a box has, and removing it would lose."),
 		publicBytes(BoxLog, ScopeRead, AboutBox, "The console of a box's machine, or its supervisor's log."),

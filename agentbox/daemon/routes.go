@@ -45,6 +45,7 @@ func (d *daemon) handler() http.Handler {
 	api.Handle(mux, api.Remove, boxes.Remove)
 	api.Handle(mux, api.Forget, boxes.Forget)
 	api.Handle(mux, api.Label, host.Label(boxes))
+	api.Handle(mux, api.Bind, host.Bind(boxes))
 	api.Handle(mux, api.Unsaved, boxes.Work.Unsaved)
 	d.taskWork.Handle(mux)
 	api.Handle(mux, api.OpenPort, d.fleet.boxes.OpenPort)

@@ -58,15 +58,37 @@ func TestNetwork(t *testing.T) {
 		`{"network":{"denyOut":["192.0.2.0/24","2001:db8::1"]}}`:                                     `{"deny":["192.0.2.0/24:*","[2001:db8::1/128]:*"]}`,
 		`{"network":{"denyOut":["0.0.0.0/0","192.0.2.1"],"allowOut":["*.example.com","192.0.2.2"]}}`: `{"allow":["*.example.com","192.0.2.2/32:*"]}`,
 		`{"allow_internet_access":false,"network":{"allowOut":["example.com"]}}`:                     `{"allow":["example.com"]}`,
+		`{"allow_internet_access":false,"network":{"allow_internet_access":true}}`:                   `{"preset":"offline"}`,
 	} {
 		var n newSandbox
 		if err := json.Unmarshal([]byte(body), &n); err != nil {
 			t.Fatal(err)
 		}
-		got, err := n.bound()
+		got, err := boundOf(n.Network, n.Internet)
 		if err != nil || got != want {
 			t.Errorf("%s: %s, %v", body, got, err)
 		}
+	}
+}
+
+// An update replaces all that was said before, and one that cannot be said changes nothing.
+func TestSetNetwork(t *testing.T) {
+	f, _, s := open(t)
+	sb := create(t, s, "mine", `{}`)
+	f.asked = nil
+	for _, test := range []struct {
+		body   string
+		status int
+	}{
+		{`{"allow_internet_access":false}`, 204}, {`{"denyOut":["192.0.2.1"],"allowOut":[]}`, 204}, {`{}`, 204}, {``, 204},
+		{`{"rules":{}}`, 400}, {`{"egressProxy":{"address":"a:1"}}`, 400}, {`[]`, 400}, {`{`, 400},
+	} {
+		if status := rest(t, s, "PUT", "/sandboxes/"+sb.SandboxID+"/network", "mine", test.body, nil); status != test.status {
+			t.Errorf("%s: %d", test.body, status)
+		}
+	}
+	if want := []string{`bind {"preset":"offline"}`, `bind {"deny":["192.0.2.1/32:*"]}`, "bind ", "bind "}; !slices.Equal(f.asked, want) {
+		t.Errorf("asked %q", f.asked)
 	}
 }
 
@@ -80,6 +102,7 @@ func TestOwner(t *testing.T) {
 	}
 	for _, of := range []struct{ method, path string }{
 		{"GET", ""}, {"DELETE", ""}, {"POST", "/pause"}, {"POST", "/timeout"}, {"POST", "/connect"}, {"POST", "/fork"}, {"GET", "/metrics"}, {"POST", "/snapshots"},
+		{"PUT", "/network"},
 	} {
 		if status := rest(t, s, of.method, "/sandboxes/"+theirs.SandboxID+of.path, "mine", "{}", nil); status != 404 {
 			t.Errorf("%s %s: %d", of.method, of.path, status)

@@ -181,6 +181,12 @@ func (f *fake) handler() http.Handler {
 		f.boxes[i].Labels = labels
 		return f.boxes[i], nil
 	})
+	api.Handle(mux, api.Bind, func(_ context.Context, req api.BindRequest, _ agentbox.Progress) (agentbox.Box, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.asked = append(f.asked, "bind "+req.Bound)
+		return agentbox.Box{}, nil
+	})
 	api.Handle(mux, api.Remove, func(_ context.Context, req api.BoxRef, _ agentbox.Progress) (agentbox.Box, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -3,11 +3,14 @@ package e2b
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/client"
 )
 
 // network is what a program says of its sandbox's network. What is allowed goes before what is denied.
@@ -15,17 +18,35 @@ type network struct {
 	AllowOut           []string `json:"allowOut"` // names, addresses and ranges
 	DenyOut            []string `json:"denyOut"`  // addresses and ranges
 	AllowPublicTraffic *bool    `json:"allowPublicTraffic"`
+	Internet           *bool    `json:"allow_internet_access"` // in an update; beside the network of a new one
 }
 
 // everywhere are the ranges that deny everything.
 var everywhere = []string{"0.0.0.0/0", "::/0"}
 
-// bound is the bound of the sandbox's box (api.UpRequest), "" for none. It narrows what its machine
-// allows. What it cannot say is an error.
-func (n newSandbox) bound() (string, error) {
+// setNetwork replaces all that a program said of its sandbox's network before.
+func (f *Face) setNetwork(r *http.Request, c caller) (int, any, error) {
+	b, err := found(r, c)
+	var said json.RawMessage
+	if err == nil {
+		err = read(r, &said)
+	}
+	var bound string
+	if err == nil {
+		bound, err = boundOf(said, nil)
+	}
+	if err == nil {
+		_, err = client.Call(r.Context(), c.Client, api.Bind, api.BindRequest{BoxRef: refTo(b), Bound: bound}, nil)
+	}
+	return http.StatusNoContent, nil, err
+}
+
+// boundOf is the bound of a sandbox's box (api.UpRequest), "" for none. It narrows what its machine
+// allows. What it cannot say is an error. internet is what a new sandbox is given beside its network.
+func boundOf(said json.RawMessage, internet *bool) (string, error) {
 	var of network
-	if n.Network != nil {
-		in := json.NewDecoder(bytes.NewReader(n.Network))
+	if said != nil {
+		in := json.NewDecoder(bytes.NewReader(said))
 		in.DisallowUnknownFields()
 		if err := in.Decode(&of); err != nil {
 			return "", agentbox.Errorf(agentbox.Invalid, "network: %w", err).WithHint("agentbox has allowOut and denyOut")
@@ -34,7 +55,7 @@ func (n newSandbox) bound() (string, error) {
 	if p := of.AllowPublicTraffic; p != nil && !*p {
 		return "", agentbox.Errorf(agentbox.Invalid, "network: allowPublicTraffic: the ports of a sandbox are served to whoever reaches agentbox serve")
 	}
-	closed := n.Internet != nil && !*n.Internet
+	closed := internet != nil && !*internet || of.Internet != nil && !*of.Internet
 	var denied []string
 	for _, d := range of.DenyOut {
 		if slices.Contains(everywhere, d) {

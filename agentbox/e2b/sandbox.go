@@ -53,7 +53,7 @@ func (f *Face) routes() {
 		"GET /sandboxes/{id}/metrics":     f.metrics,
 		"POST /sandboxes/{id}/snapshots":  f.snapshot,
 		"DELETE /templates/{id}":          f.removeSnapshot,
-		"PUT /sandboxes/{id}/network":     f.unsupported,
+		"PUT /sandboxes/{id}/network":     f.setNetwork,
 		"/":                               f.unsupported,
 	} {
 		f.rest.HandleFunc(pattern, f.withKey(do))
@@ -159,7 +159,7 @@ func (n newSandbox) check() error {
 // make makes the box of a template: a snapshot, the path of a checkout, "base" for the checkout where
 // serve was started, or an image instead of its own.
 func (f *Face) make(ctx context.Context, c caller, req newSandbox, labels map[string]string) (agentbox.Box, error) {
-	bound, err := req.bound()
+	bound, err := boundOf(req.Network, req.Internet)
 	if err != nil {
 		return agentbox.Box{}, err
 	}

@@ -2,12 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"unicode/utf8"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/host/egress"
 )
 
 // Label serves api.Label: it changes what programs wrote on a box of m.
@@ -19,6 +21,25 @@ func Label(m *Manager) api.Func[api.LabelRequest, agentbox.Box] {
 				return err
 			}
 			return b.change(m.home, func(rec *record) { rec.Box.Labels = all })
+		})
+	}
+}
+
+// Bind serves api.Bind. A machine that does not take the new bound keeps the old one, and so does its box.
+func Bind(m *Manager) api.Func[api.BindRequest, agentbox.Box] {
+	return func(ctx context.Context, req api.BindRequest, _ agentbox.Progress) (agentbox.Box, error) {
+		if err := egress.CheckBound(req.Bound); err != nil {
+			return agentbox.Box{}, err
+		}
+		return m.operate(ctx, req.BoxRef, func(b *box) error {
+			old := b.record().Bound
+			err := b.change(m.home, func(rec *record) { rec.Bound = req.Bound })
+			if err == nil {
+				if err = m.machines.applyPolicy(ctx, b); err != nil {
+					err = errors.Join(err, b.change(m.home, func(rec *record) { rec.Bound = old }))
+				}
+			}
+			return err
 		})
 	}
 }
