@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -45,10 +46,10 @@ type question struct {
 // id is that of the call that answers the question.
 func (q question) id(kind string) string { return fmt.Sprintf("%s_%d", kind, q.worked+1) }
 
-// answer is a text, or a call of the tool with arguments as a JSON object.
+// answer is a text, or a call of the tool with arguments as a JSON object, or a script for Codex's tool.
 type answer struct {
-	text, tool string
-	arguments  map[string]any
+	text, tool, script string
+	arguments          map[string]any
 }
 
 // shellTools are the names of agents' shell tools, each with its parameter for the command.
@@ -57,7 +58,7 @@ var shellTools = map[string]string{
 }
 
 // toolResults are marks of a tool's result in a question, one for each API.
-var toolResults = [][]byte{[]byte(`"tool_result"`), []byte(`"function_call_output"`), []byte(`"role":"tool"`), []byte(`"functionResponse"`)}
+var toolResults = [][]byte{[]byte(`"tool_result"`), []byte(`"function_call_output"`), []byte(`"custom_tool_call_output"`), []byte(`"role":"tool"`), []byte(`"functionResponse"`)}
 
 // apiOf returns the API that a request is for by its path, nil for none.
 func apiOf(path string) *modelAPI {
@@ -134,6 +135,9 @@ func nextStep(steps []step, q question) answer {
 		if strings.HasSuffix(name, next.Tool) {
 			return answer{tool: name, arguments: next.Arguments}
 		}
+	}
+	if slices.Contains(names, "exec_command") { // Codex names tools of servers to its scripts only
+		return answer{script: fmt.Sprintf("const t = ALL_TOOLS.find((t) => t.name.endsWith(%s)); text(await tools[t.name](%s))", encoded(next.Tool), encoded(next.Arguments))}
 	}
 	return answer{text: fmt.Sprintf("no tool %s in %q", next.Tool, names)}
 }
@@ -231,6 +235,9 @@ func responsesAnswer(w http.ResponseWriter, q question, a answer) {
 	if a.tool != "" {
 		item = object{"type": "function_call", "id": q.id("fc"), "call_id": q.id("call"), "name": a.tool, "status": "completed", "arguments": encoded(a.arguments)}
 	}
+	if a.script != "" {
+		item = object{"type": "custom_tool_call", "id": q.id("ctc"), "call_id": q.id("call"), "name": "exec", "namespace": "functions", "status": "completed", "input": a.script}
+	}
 	response := func(status string, output ...any) object {
 		return object{
 			"id": "resp_1", "object": "response", "created_at": 1, "model": q.Model, "status": status, "output": output,
@@ -248,7 +255,7 @@ func responsesAnswer(w http.ResponseWriter, q question, a answer) {
 		{"type": "response.created", "response": response("in_progress")},
 		{"type": "response.output_item.added", "output_index": 0, "item": item},
 	}
-	if a.tool == "" {
+	if a.tool+a.script == "" {
 		events = append(events, object{"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": a.text})
 	}
 	send(w, append(events, object{"type": "response.output_item.done", "output_index": 0, "item": item},
