@@ -3,10 +3,13 @@
 package unmap
 
 import (
-	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,21 +22,55 @@ import (
 // position-independent program has pages among them that the loader has written to, so it keeps
 // them all.
 func Program() error {
-	program, err := elf.Open("/proc/self/exe")
+	if fixed, err := isFixed("/proc/self/exe"); err != nil || !fixed {
+		return err
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return err
 	}
-	defer program.Close()
-	if program.Type != elf.ET_EXEC {
-		return nil
-	}
 	var errs []error
-	for _, p := range program.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_W == 0 {
-			errs = append(errs, pages(p.Vaddr, p.Memsz))
-		}
+	for _, s := range segments(string(maps)) {
+		errs = append(errs, pages(s[0], s[1]-s[0]))
 	}
 	return errors.Join(errs...)
+}
+
+// isFixed tells whether an ELF file says itself at which addresses it is loaded (ET_EXEC).
+func isFixed(file string) (bool, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	var header [18]byte
+	_, err = io.ReadFull(f, header[:])
+	return binary.NativeEndian.Uint16(header[16:]) == 2, err
+}
+
+// segments are the ranges of the program that cannot be written to, by /proc/PID/maps. The lowest mapping is
+// one of the program. Mappings side by side are one range, of which an earlier cut made many.
+func segments(maps string) (out [][2]uint64) {
+	var program []string
+	for line := range strings.Lines(maps) {
+		f := strings.Fields(line)
+		if len(f) < 5 {
+			continue
+		}
+		if program == nil {
+			program = f[3:5] // device and inode
+		}
+		var s [2]uint64
+		_, err := fmt.Sscanf(f[0], "%x-%x", &s[0], &s[1])
+		switch {
+		case err != nil || !slices.Equal(f[3:5], program) || strings.Contains(f[1], "w"):
+		case len(out) > 0 && out[len(out)-1][1] == s[0]:
+			out[len(out)-1][1] = s[1]
+		default:
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // pages unmaps the whole pages in a range of addresses.

@@ -120,9 +120,11 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 			current = a.begin(out, line)
 		},
 	}
+	heard := a.restLater()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := stream.Read(buf)
+		heard()
 		scanner.Feed(buf[:n])
 		if err != nil {
 			if !errors.Is(err, io.EOF) && ctx.Err() == nil {
@@ -131,6 +133,18 @@ func (a *Agent) serveStream(ctx context.Context, stream io.ReadWriteCloser) {
 			return
 		}
 	}
+}
+
+// restAfter is longer than what a command says between two words, and a start.
+const restAfter = time.Second
+
+// restLater lets the machine rest whenever the function that it returns has not been called for restAfter.
+func (a *Agent) restLater() (heard func()) {
+	if a.Machine.Rest == nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(restAfter, a.Machine.Rest)
+	return func() { timer.Reset(restAfter) }
 }
 
 // goRecover runs f as one of the agent's goroutines, called what in the log. A panic is logged and

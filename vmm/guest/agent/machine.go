@@ -48,6 +48,7 @@ type Machine struct {
 	DropCaches func() error // write everything and forget what was read
 	DropSlots  func() error // forget what was read of the disks that another machine will not share
 	Sync       func()
+	Rest       func() // called when the host has been silent for restAfter; nil where that saves nothing
 	Stats      func() (protocol.GuestStats, error)
 
 	Workspace string // protocol.WorkspaceDir
