@@ -3,58 +3,58 @@ module agentbox
 go 1.26.0
 
 require (
-	al.essio.dev/pkg/shellescape v1.6.1
-	connectrpc.com/connect v1.21.1
-	github.com/Masterminds/semver/v3 v3.4.0
-	github.com/PlakarKorp/go-cdc-chunkers v1.1.0
-	github.com/agext/levenshtein v1.2.3
-	github.com/andybalholm/brotli v1.2.8
-	github.com/cavaliergopher/cpio v1.0.1
-	github.com/coder/websocket v1.8.15
-	github.com/dgraph-io/badger/v4 v4.9.6
-	github.com/erofs/go-erofs v0.3.1
-	github.com/godbus/dbus/v5 v5.2.2
-	github.com/google/go-containerregistry v0.22.1
-	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510
-	github.com/hanwen/go-fuse/v2 v2.12.1
-	github.com/hashicorp/go-msgpack/v2 v2.1.5
-	github.com/hashicorp/memberlist v0.7.0
-	github.com/klauspost/compress v1.20.3
-	github.com/lima-vm/lima/v2 v2.2.0
-	github.com/mdp/qrterminal/v3 v3.2.1
-	github.com/modelcontextprotocol/go-sdk v1.8.0
-	github.com/netresearch/go-cron v0.9.1
-	github.com/opencontainers/runtime-spec v1.3.0
-	github.com/pelletier/go-toml/v2 v2.3.1
-	github.com/pkg/sftp v1.13.12
-	github.com/prometheus/client_golang v1.24.1
-	github.com/prometheus/procfs v0.23.0
-	github.com/quic-go/quic-go v0.65.0
-	github.com/rogpeppe/go-internal v1.16.0
-	github.com/secure-systems-lab/go-securesystemslib v0.9.1
-	github.com/sirupsen/logrus v1.9.4
-	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
-	github.com/tetratelabs/wazero v1.12.0
-	github.com/ulikunitz/xz v0.5.17
-	github.com/urfave/cli/v3 v3.14.0
-	github.com/zalando/go-keyring v0.2.8
-	go.yaml.in/yaml/v3 v3.0.6
-	golang.org/x/crypto v0.58.0
-	golang.org/x/mod v0.41.0
-	golang.org/x/net v0.62.0
-	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
-	golang.org/x/sync v0.24.0
-	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
-	golang.org/x/time v0.15.0
-	gvisor.dev/gvisor v0.0.0-20250503011706-39ed1f5ac29c
-	k8s.io/api v0.37.2
-	k8s.io/apimachinery v0.37.2
-	k8s.io/client-go v0.37.2
-	pgregory.net/rapid v1.3.0
-	sigs.k8s.io/yaml v1.6.0
-	tags.cncf.io/container-device-interface v1.1.2
-	tags.cncf.io/container-device-interface/specs-go v1.1.1
+	al.essio.dev/pkg/shellescape v1.6.1 // quoting for a box's shell
+	connectrpc.com/connect v1.21.1 // the E2B SDK's calls
+	github.com/Masterminds/semver/v3 v3.4.0 // version pins of repositories
+	github.com/PlakarKorp/go-cdc-chunkers v1.1.0 // the store
+	github.com/agext/levenshtein v1.2.3 // what a mistyped word was meant to be
+	github.com/andybalholm/brotli v1.2.8 // tokens in compressed answers of models; one maintainer, the bounds are ours (policy/gateway/contentcoding.go)
+	github.com/cavaliergopher/cpio v1.0.1 // kernels
+	github.com/coder/websocket v1.8.15 // terminals on the page
+	github.com/dgraph-io/badger/v4 v4.9.6 // the store's index
+	github.com/erofs/go-erofs v0.3.1 // images
+	github.com/godbus/dbus/v5 v5.2.2 // what logind knows of people and sleep
+	github.com/google/go-containerregistry v0.22.1 // images of registries
+	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510 // commands of Compose files
+	github.com/hanwen/go-fuse/v2 v2.12.1 // images that arrive block by block, under gVisor
+	github.com/hashicorp/go-msgpack/v2 v2.1.5 // the mesh
+	github.com/hashicorp/memberlist v0.7.0 // the mesh
+	github.com/klauspost/compress v1.20.3 // images, the mesh
+	github.com/lima-vm/lima/v2 v2.2.0 // a machine on hosts that cannot run boxes, in agentbox-lima alone
+	github.com/mdp/qrterminal/v3 v3.2.1 // the command line
+	github.com/modelcontextprotocol/go-sdk v1.8.0 // MCP with its logins
+	github.com/netresearch/go-cron v0.9.1 // its parser of crontab lines; robfig/cron has had no release since 2020
+	github.com/opencontainers/runtime-spec v1.3.0 // the description that runsc gets
+	github.com/pelletier/go-toml/v2 v2.3.1 // configurations, with line numbers
+	github.com/pkg/sftp v1.13.12 // files in a box
+	github.com/prometheus/client_golang v1.24.1 // what the daemon uses
+	github.com/prometheus/procfs v0.23.0 // what a box uses
+	github.com/quic-go/quic-go v0.65.0 // the mesh
+	github.com/rogpeppe/go-internal v1.16.0 // tests (testscript)
+	github.com/secure-systems-lab/go-securesystemslib v0.9.1 // statements about artifacts (DSSE)
+	github.com/sirupsen/logrus v1.9.4 // Lima's log, in agentbox-lima alone
+	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f // configurations, with line numbers
+	github.com/tetratelabs/wazero v1.12.0 // checks, in agentbox-check alone; the files are ours (agentbox/check/module/fs.go), as its DirFS follows links out
+	github.com/ulikunitz/xz v0.5.17 // images and kernels
+	github.com/urfave/cli/v3 v3.14.0 // the command line
+	github.com/zalando/go-keyring v0.2.8 // the system's keyring
+	go.yaml.in/yaml/v3 v3.0.6 // configurations, with line numbers
+	golang.org/x/crypto v0.58.0 // SSH into a box
+	golang.org/x/mod v0.41.0 // version pins of repositories
+	golang.org/x/net v0.62.0 // HTTP/2, BPF
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // bench compare (benchmath)
+	golang.org/x/sync v0.24.0 // concurrent parts, shared calls
+	golang.org/x/sys v0.49.0 // system calls
+	golang.org/x/term v0.47.0 // the command line
+	golang.org/x/time v0.15.0 // the mesh (rate)
+	gvisor.dev/gvisor v0.0.0-20250503011706-39ed1f5ac29c // its network stack, the other end of a box's cable
+	k8s.io/api v0.37.2 // clusters, without the typed clients (3 MB)
+	k8s.io/apimachinery v0.37.2 // clusters
+	k8s.io/client-go v0.37.2 // clusters
+	pgregory.net/rapid v1.3.0 // tests
+	sigs.k8s.io/yaml v1.6.0 // clusters
+	tags.cncf.io/container-device-interface v1.1.2 // descriptions of GPUs; none of their hooks run
+	tags.cncf.io/container-device-interface/specs-go v1.1.1 // descriptions of GPUs
 )
 
 require (
@@ -165,12 +165,12 @@ require (
 	go.opentelemetry.io/otel/trace v1.43.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v4 v4.0.0-rc.4 // indirect
-	golang.org/x/oauth2 v0.37.0
+	golang.org/x/oauth2 v0.37.0 // logins at MCP servers
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260414002931-afd174a4e478 // indirect
 	google.golang.org/grpc v1.82.0 // indirect
-	google.golang.org/protobuf v1.36.12
+	google.golang.org/protobuf v1.36.12 // the E2B SDK's calls
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/op/go-logging.v1 v1.0.0-20160211212156-b2cb9fa56473 // indirect
 	gopkg.in/tomb.v1 v1.0.0-20141024135613-dd632973f1e7 // indirect
@@ -178,7 +178,7 @@ require (
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	rsc.io/qr v0.2.0 // indirect
-	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
+	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // clusters: JSON as they read it
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )

@@ -2,6 +2,10 @@
 // reads lockfiles and nothing else, and knows neither machines nor where a cache is stored
 // (agentbox/layers).
 //
+// A setup result is an image with caches and a runtime over the box's own, made once per key. What is new
+// in it is found by comparison with an inventory of the box before setup (name, mode, owner, size,
+// times), which the host keeps; no time is compared with another.
+//
 // The ingredients are everything that setup may depend on. The key is their digest. The family is
 // the digest of the ingredients without the contents of the lockfiles, so that caches of one family
 // differ in their lockfiles only.

@@ -19,6 +19,11 @@
 // would panic, a packet above its size would be lost silently, a state exchange has no useful
 // bound.
 //
+// What a team costs, simulated (AGENTBOX_SIMULATED_NODES=1000 go test -v -timeout 60m -run TestScale),
+// for 16, 100 and 1,000 machines: all on within a minute, all known after 0.0, 8.3 and 139 s, for which
+// each sends 52 KB, 267 KB and 2.9 MB; idle 730, 880 and 1,870 B/s; a new catalogue is known to all
+// after 0.3, 1.0 and 1.1 s, a machine that vanishes after 6.5, 9.8 and 13.7 s.
+//
 // memberlist gives up on peers that were absent for long, and does not notice that a machine slept
 // or moved to another network; seek.go does.
 package gossip

@@ -3,7 +3,8 @@
 // It knows nothing of machines and packets: a network stack passes it connections, and not what it
 // refused.
 //
-// One name counts for a flow. It is the name the box looked up; the TLS server name, the Host of
+// One name counts for a flow. It is the name the box looked up: the answer to a lookup is a placeholder
+// address, and no outside resolver is asked; the TLS server name, the Host of
 // each request and the address that is dialled must all be that name's, or the flow is denied. The
 // host resolves the name again, and each address is decided about at the moment it is dialled, so
 // that nothing a resolver says later leads elsewhere.
@@ -19,6 +20,14 @@
 // net/http server behind a strict check of HTTP/1 (checkedhttp1.go, head.go). Its httputil.ReverseProxy
 // sends each request with its secrets (secrets.go) and redacts them from the response (redact.go,
 // redactwebsocket.go).
+//
+// A placeholder in a header of a request in the secret's scope becomes the value, in Basic credentials
+// too. A header of the secret's own is set whatever the box sends. Anywhere else (host, method, path,
+// URL, body, header name; in pieces, percent-encoded, base64, hex) the request is refused, and the log
+// names the secret. Answers to requests that carried a value are asked for without compression, and
+// the value and its Basic form are replaced by the placeholder at the same length: in 1xx answers,
+// trailers, names of fields (dropped) and frames of WebSocket, which then has no extensions. A value
+// with a control frame in its middle is not found, nor one in another encoding.
 //
 // Invariants:
 //

@@ -21,7 +21,9 @@
 //   - An image directory is complete, or cleared at the next Open.
 //   - A build has a directory of its own, which is locked while it runs, and a key has one build at
 //     a time on this host.
-//   - Equal recipes from equal sources give equal bytes (version says when that changes).
+//   - Equal recipes from equal sources give equal bytes (version says when that changes), but for what
+//     each box makes itself. `make reproducible` builds ten sets of packages twice and names every file
+//     that differs: on Debian 12 none did (nodejs npm was not built to the end).
 //   - No image has a private key or an id that its packages made (perbox.go), or a password of this
 //     host's (apt.go).
 //

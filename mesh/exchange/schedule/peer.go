@@ -7,7 +7,9 @@ import (
 )
 
 // Times and amounts of the rules, windows in requests and rates in bytes a second.
-// docs/internals/measurements.md has measurements behind some of them (pieces between machines).
+// More pieces at once keep the links of a small team busy and make each hop of a large one longer. One
+// transfer is 1, simulated (build/lab mesh --only 'mesh/simulated-*'): with 3, 4, 5, 6 and 8 pieces 16
+// machines take 1.36, 1.27, 1.23, 1.20 and 1.17, 1,000 machines 3.0, 3.3, 3.4, 3.6 and 3.8.
 const (
 	minWindow = 1                     // requests at a peer that has shown nothing yet; one more while there are fewPeers
 	fewPeers  = 2                     // and none of them may have to wait for a request
