@@ -103,9 +103,9 @@ func (p *Project) Together(labs []*Lab, native bool, n int, load agentLoad) (all
 }
 
 // clones returns a box in which every command ran, and forks of it: n in all.
-func (b *projectBox) clones(ctx context.Context, n int) ([]*place, error) {
-	in, first := b.lab.Plain, b.place()
-	first.commands = b.load.commands
+func (p *projectBox) clones(ctx context.Context, n int) ([]*place, error) {
+	in, first := p.lab.Plain, p.place()
+	first.commands = p.load.commands
 	if err := first.renew(ctx); err != nil {
 		return nil, err
 	}
@@ -114,8 +114,8 @@ func (b *projectBox) clones(ctx context.Context, n int) ([]*place, error) {
 	}
 	places := []*place{first}
 	for i := 2; i <= n; i++ {
-		name := fmt.Sprintf("%s-%d", b.name(), i)
-		if _, err := in.Do(ctx, in.Home.Dir, "fork", "--name", name, b.name()); err != nil {
+		name := fmt.Sprintf("%s-%d", p.name(), i)
+		if _, err := in.Do(ctx, in.Home.Dir, "fork", "--name", name, p.name()); err != nil {
 			return nil, err
 		}
 		places = append(places, &place{WorkTarget: WorkBox{Installation: in, Name: name}, commands: first.commands})

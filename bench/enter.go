@@ -90,13 +90,13 @@ func (l *Lab) large() Scenario {
 
 // measureFresh makes a box called name of a repository, runs a command in it and removes it. It
 // returns the milliseconds of the first two steps.
-func (p *Installation) measureFresh(ctx context.Context, name string, r Repository, limit time.Duration, flags ...string) (ms float64, err error) {
-	repo, err := p.Lab.Repo(ctx, name, r)
+func (i *Installation) measureFresh(ctx context.Context, name string, r Repository, limit time.Duration, flags ...string) (ms float64, err error) {
+	repo, err := i.Lab.Repo(ctx, name, r)
 	if err != nil {
 		return 0, err
 	}
 	// up would reattach to a box that a failed sample left.
-	if err := p.Remove(ctx, name); err != nil {
+	if err := i.Remove(ctx, name); err != nil {
 		return 0, err
 	}
 	// Let the kernel finish with the memory and files of the last box. Users rarely enter a box
@@ -104,9 +104,9 @@ func (p *Installation) measureFresh(ctx context.Context, name string, r Reposito
 	if err := Sleep(ctx, Settle); err != nil {
 		return 0, err
 	}
-	ms, err = p.Timed(ctx, limit, repo, p.Up(name, append(flags, "--", "true")...)...)
+	ms, err = i.Timed(ctx, limit, repo, i.Up(name, append(flags, "--", "true")...)...)
 	if err != nil {
 		return ms, err
 	}
-	return ms, p.Remove(ctx, name)
+	return ms, i.Remove(ctx, name)
 }

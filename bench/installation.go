@@ -85,18 +85,18 @@ func linkTree(to, from string) error {
 }
 
 // Do runs a command between samples.
-func (p *Installation) Do(ctx context.Context, dir string, args ...string) ([]byte, error) {
+func (i *Installation) Do(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, choreTimeout)
 	defer cancel()
-	out, _, err := p.Program.Run(ctx, dir, args...)
+	out, _, err := i.Program.Run(ctx, dir, args...)
 	return out, err
 }
 
 // Timed runs a command that is a sample, and returns its milliseconds.
-func (p *Installation) Timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
+func (i *Installation) Timed(ctx context.Context, limit time.Duration, dir string, args ...string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the limit is %s", limit))
 	defer cancel()
-	_, took, err := p.Program.Run(ctx, dir, args...)
+	_, took, err := i.Program.Run(ctx, dir, args...)
 	return InMilliseconds(took), err
 }
 
@@ -104,30 +104,30 @@ func (p *Installation) Timed(ctx context.Context, limit time.Duration, dir strin
 func InMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // Up returns the command line that makes a box of this benchmark, or finds it.
-func (p *Installation) Up(name string, flags ...string) []string {
-	return slices.Concat([]string{"up", "--name", name}, p.Lab.Flags, flags)
+func (i *Installation) Up(name string, flags ...string) []string {
+	return slices.Concat([]string{"up", "--name", name}, i.Lab.Flags, flags)
 }
 
-func (p *Installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
-	err = p.Ask(ctx, &list, "ls", "--json")
+func (i *Installation) boxes(ctx context.Context) (list []agentbox.Box, err error) {
+	err = i.Ask(ctx, &list, "ls", "--json")
 	return list, err
 }
 
 // Show returns the current state of one box.
-func (p *Installation) Show(ctx context.Context, name string) (b agentbox.Box, err error) {
-	err = p.Ask(ctx, &b, "show", "--json", name)
+func (i *Installation) Show(ctx context.Context, name string) (b agentbox.Box, err error) {
+	err = i.Ask(ctx, &b, "show", "--json", name)
 	return b, err
 }
 
 // status returns that of the daemon. It starts the daemon if necessary.
-func (p *Installation) status(ctx context.Context) (st api.DaemonStatus, err error) {
-	err = p.Ask(ctx, &st, "daemon", "status", "--json")
+func (i *Installation) status(ctx context.Context) (st api.DaemonStatus, err error) {
+	err = i.Ask(ctx, &st, "daemon", "status", "--json")
 	return st, err
 }
 
 // Ask runs a command between samples and decodes its answer, which is JSON.
-func (p *Installation) Ask(ctx context.Context, answer any, args ...string) error {
-	out, err := p.Do(ctx, p.Home.Dir, args...)
+func (i *Installation) Ask(ctx context.Context, answer any, args ...string) error {
+	out, err := i.Do(ctx, i.Home.Dir, args...)
 	if err != nil {
 		return err
 	}
@@ -138,14 +138,14 @@ func (p *Installation) Ask(ctx context.Context, answer any, args ...string) erro
 }
 
 // Environment returns the environment of a box's commands, as NAME=value.
-func (p *Installation) Environment(ctx context.Context, box string) ([]string, error) {
-	out, err := p.Do(ctx, p.Home.Dir, "exec", box, "--", "env", "-0")
+func (i *Installation) Environment(ctx context.Context, box string) ([]string, error) {
+	out, err := i.Do(ctx, i.Home.Dir, "exec", box, "--", "env", "-0")
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"), err
 }
 
 // Remove removes the boxes with these names that exist, or all boxes when there are no names.
-func (p *Installation) Remove(ctx context.Context, names ...string) error {
-	list, err := p.boxes(ctx)
+func (i *Installation) Remove(ctx context.Context, names ...string) error {
+	list, err := i.boxes(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,18 +159,18 @@ func (p *Installation) Remove(ctx context.Context, names ...string) error {
 	if len(args) == 2 {
 		return nil
 	}
-	_, err = p.Do(ctx, p.Home.Dir, args...)
+	_, err = i.Do(ctx, i.Home.Dir, args...)
 	return err
 }
 
 // Close removes every box and stops the daemon. A home that was never used has neither.
-func (p *Installation) Close(ctx context.Context) error {
+func (i *Installation) Close(ctx context.Context) error {
 	// Asking the daemon would start one.
-	boxes, _ := os.ReadDir(p.Home.Boxes())
-	if _, err := os.Stat(p.Home.Socket()); err != nil && len(boxes) == 0 {
+	boxes, _ := os.ReadDir(i.Home.Boxes())
+	if _, err := os.Stat(i.Home.Socket()); err != nil && len(boxes) == 0 {
 		return nil
 	}
-	err := p.Remove(ctx)
-	_, stopErr := p.Do(ctx, p.Home.Dir, "daemon", "stop")
+	err := i.Remove(ctx)
+	_, stopErr := i.Do(ctx, i.Home.Dir, "daemon", "stop")
 	return errors.Join(err, stopErr)
 }

@@ -47,11 +47,11 @@ func (l *Lab) warm() Scenario {
 
 // fillPool waits until the pool is full, because a sample that finds it empty would measure a boot.
 // It polls the daemon, which has no notification for this.
-func (p *Installation) fillPool(ctx context.Context) error {
+func (i *Installation) fillPool(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, poolTime, fmt.Errorf("the pool does not fill up to %d machines within %s", poolSize, poolTime))
 	defer cancel()
 	for {
-		st, err := p.status(ctx)
+		st, err := i.status(ctx)
 		if err != nil || st.Pool >= poolSize {
 			return err
 		}

@@ -153,21 +153,21 @@ type projectBox struct {
 }
 
 // name is that of the box, and of its remote in the user's checkout while it exists.
-func (b *projectBox) name() string { return "bench-" + string(b.lab.kind) }
+func (p *projectBox) name() string { return "bench-" + string(p.lab.kind) }
 
 // renew makes a new box in which no command ran, in place of the last.
-func (b *projectBox) renew(ctx context.Context) error {
-	_, err := b.enter(ctx, "--detach")
+func (p *projectBox) renew(ctx context.Context) error {
+	_, err := p.enter(ctx, "--detach")
 	return err
 }
 
 // enter makes a new box in place of the last, and returns the milliseconds of that.
-func (b *projectBox) enter(ctx context.Context, arg ...string) (float64, error) {
-	in := b.lab.Plain
+func (p *projectBox) enter(ctx context.Context, arg ...string) (float64, error) {
+	in := p.lab.Plain
 	if err := in.Remove(ctx); err != nil {
 		return 0, err
 	}
-	if err := b.project.adopt(ctx, in); err != nil {
+	if err := p.project.adopt(ctx, in); err != nil {
 		return 0, err
 	}
 	if err := Sleep(ctx, Settle); err != nil {
@@ -176,25 +176,25 @@ func (b *projectBox) enter(ctx context.Context, arg ...string) (float64, error) 
 	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
 	defer cancel()
 	program := in.Program
-	program.Said = func(text string) { b.project.phases = parsePhases(text) }
-	_, took, err := program.Run(ctx, b.project.repo.Root, append([]string{"up", "--name", b.name(), "--isolation", string(b.lab.kind)}, arg...)...)
+	program.Said = func(text string) { p.project.phases = parsePhases(text) }
+	_, took, err := program.Run(ctx, p.project.repo.Root, append([]string{"up", "--name", p.name(), "--isolation", string(p.lab.kind)}, arg...)...)
 	return InMilliseconds(took), err
 }
 
-func (b *projectBox) place() *place {
-	if b.at == nil {
-		b.at = &place{WorkTarget: WorkBox{Installation: b.lab.Plain, Name: b.name()}, fresh: b.renew, commands: b.project.Commands}
+func (p *projectBox) place() *place {
+	if p.at == nil {
+		p.at = &place{WorkTarget: WorkBox{Installation: p.lab.Plain, Name: p.name()}, fresh: p.renew, commands: p.project.Commands}
 	}
-	return b.at
+	return p.at
 }
 
-func (b *projectBox) entering() []Scenario {
+func (p *projectBox) entering() []Scenario {
 	new := func(ctx context.Context) (float64, error) {
-		b.place().ran = nil // the box goes away
-		return b.enter(ctx, "--", "true")
+		p.place().ran = nil // the box goes away
+		return p.enter(ctx, "--", "true")
 	}
-	ready := func(ctx context.Context) error { return b.place().begin(ctx) }
-	in := b.lab.Plain
+	ready := func(ctx context.Context) error { return p.place().begin(ctx) }
+	in := p.lab.Plain
 	all := []Scenario{
 		// With all that is missing: the image, the kernel, the tools, and what setup makes.
 		{Name: "enter/first", Most: 1, Measure: new, Ceiling: InMilliseconds(WarmUpTime)},
@@ -203,19 +203,19 @@ func (b *projectBox) entering() []Scenario {
 			if err := ready(ctx); err != nil {
 				return 0, err
 			}
-			return in.Timed(ctx, EnterLimit, in.Home.Dir, "exec", b.name(), "--", "true")
+			return in.Timed(ctx, EnterLimit, in.Home.Dir, "exec", p.name(), "--", "true")
 		}},
 		{Name: "enter/resume", Measure: func(ctx context.Context) (float64, error) {
 			if err := ready(ctx); err != nil {
 				return 0, err
 			}
-			if _, err := in.Do(ctx, in.Home.Dir, "pause", b.name()); err != nil {
+			if _, err := in.Do(ctx, in.Home.Dir, "pause", p.name()); err != nil {
 				return 0, err
 			}
-			return in.Timed(ctx, BootLimit, in.Home.Dir, "exec", b.name(), "--", "true")
+			return in.Timed(ctx, BootLimit, in.Home.Dir, "exec", p.name(), "--", "true")
 		}},
 	}
-	return InBoxes(agentbox.Box{Isolation: b.lab.kind}, BootLimit, all...)
+	return InBoxes(agentbox.Box{Isolation: p.lab.kind}, BootLimit, all...)
 }
 
 // machine returns the place of a project on the machine itself: a working copy in a Lab, as a box

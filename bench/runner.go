@@ -59,11 +59,11 @@ type scenarioRun struct {
 }
 
 // label distinguishes the same scenario of two kinds.
-func (t *scenarioRun) label() string {
-	if t.Isolation == "" {
-		return t.Name
+func (s *scenarioRun) label() string {
+	if s.Isolation == "" {
+		return s.Name
 	}
-	return t.Name + " " + string(t.Isolation)
+	return s.Name + " " + string(s.Isolation)
 }
 
 // group measures a few scenarios in alternating runs, so that other load on the machine affects all
@@ -153,8 +153,8 @@ func (r Runner) sample(ctx context.Context, t *scenarioRun, run int, begun time.
 }
 
 // length returns the milliseconds of a sample: the whole time of a measurement that is not a time.
-func (t *scenarioRun) length(value float64, took time.Duration) float64 {
-	if t.Unit != Milliseconds {
+func (s *scenarioRun) length(value float64, took time.Duration) float64 {
+	if s.Unit != Milliseconds {
 		return InMilliseconds(took)
 	}
 	return min(value, InMilliseconds(took))
@@ -164,31 +164,31 @@ func (t *scenarioRun) length(value float64, took time.Duration) float64 {
 const maxReason = 300
 
 // because keeps the reason of a failure.
-func (t *scenarioRun) because(err error) {
+func (s *scenarioRun) because(err error) {
 	text := err.Error()
 	why := agentbox.Printable(strings.ToValidUTF8(text[:min(len(text), maxReason)], ""))
-	if !slices.Contains(t.reasons, why) {
-		t.reasons = append(t.reasons, why)
+	if !slices.Contains(s.reasons, why) {
+		s.reasons = append(s.reasons, why)
 	}
 }
 
 // result sums up the samples and compares them with the results before it in the group. A baseline
 // is always in the same group and comes first (groups).
-func (t *scenarioRun) result(before []Result) Result {
+func (s *scenarioRun) result(before []Result) Result {
 	out := Result{
-		Name: t.Name, Isolation: string(t.Isolation), Accel: t.Accel, Unit: t.Unit, N: len(t.samples), Failures: t.failed, summary: summarize(t.samples), Samples: t.samples, Reasons: t.reasons, Loads: t.loads,
+		Name: s.Name, Isolation: string(s.Isolation), Accel: s.Accel, Unit: s.Unit, N: len(s.samples), Failures: s.failed, summary: summarize(s.samples), Samples: s.samples, Reasons: s.reasons, Loads: s.loads,
 	}
 	for _, b := range before {
 		// If the median is a failure, a ratio would compare a ceiling.
 		if b.P50 <= 0 || 2*b.Failures >= b.N || 2*out.Failures >= out.N {
 			continue
 		}
-		if b.Name == t.Baseline {
+		if b.Name == s.Baseline {
 			out.Baseline = &Baseline{Name: b.Name, P50: b.P50}
 			out.Ratio = ratio(out.P50, b.P50)
 			out.Interval = ratioInterval(out.Samples, b.Samples)
 		}
-		if slices.Contains(t.Also, Ref{b.Name, agentbox.Isolation(b.Isolation)}) {
+		if slices.Contains(s.Also, Ref{b.Name, agentbox.Isolation(b.Isolation)}) {
 			out.Comparisons = append(out.Comparisons, Comparison{Baseline{b.Name, b.P50}, b.Isolation, ratio(out.P50, b.P50)})
 		}
 	}

@@ -132,8 +132,8 @@ func (s subject) memoryIdle(ctx context.Context) (float64, error) {
 // pss returns the memory of a running box and its supervisor in bytes, with shared pages divided
 // among the processes that share them. It is the daemon's figure. A box that does not run or has no
 // figure is an error.
-func (p *Installation) pss(ctx context.Context, name string) (float64, error) {
-	b, err := p.Show(ctx, name)
+func (i *Installation) pss(ctx context.Context, name string) (float64, error) {
+	b, err := i.Show(ctx, name)
 	if err == nil && (b.State != agentbox.Running || b.Usage == nil || b.Usage.PSS == 0) {
 		err = fmt.Errorf("box %s is %s and its memory unknown", b.Name, b.State)
 	}

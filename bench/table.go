@@ -61,13 +61,13 @@ func (r Report) WriteTable(w io.Writer) error {
 
 // slowest says why the slowest sample of a command was much slower than the median, "" if it was not
 // or nothing is known.
-func (s Result) slowest(cpus int) string {
-	i := slices.Index(s.Samples, s.Max)
-	if i < 0 || i >= len(s.Loads) || s.Max < 1.5*s.P50 || s.Failures > 0 {
+func (r Result) slowest(cpus int) string {
+	i := slices.Index(r.Samples, r.Max)
+	if i < 0 || i >= len(r.Loads) || r.Max < 1.5*r.P50 || r.Failures > 0 {
 		return ""
 	}
-	why := cmp.Or(s.Loads[i].Blame(cpus), "nothing else than the command itself shows a cause")
-	return fmt.Sprintf("slowest: %s: %.1f x its median: %s", strings.TrimSpace(s.Name+" "+isolation(s)), s.Max/s.P50, why)
+	why := cmp.Or(r.Loads[i].Blame(cpus), "nothing else than the command itself shows a cause")
+	return fmt.Sprintf("slowest: %s: %.1f x its median: %s", strings.TrimSpace(r.Name+" "+isolation(r)), r.Max/r.P50, why)
 }
 
 // isolation returns the kind of boxes, and for a microVM its accelerator.

@@ -35,7 +35,7 @@ type Frame struct {
 type Failed struct{ Samples int }
 
 // Error says how many.
-func (e Failed) Error() string { return agentbox.Plural(e.Samples, "sample") + " failed" }
+func (f Failed) Error() string { return agentbox.Plural(f.Samples, "sample") + " failed" }
 
 // Command returns the command. After a failure nothing is printed, because half a comparison
 // misleads. After samples that failed the report is printed, and the error is Failed.

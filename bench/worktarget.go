@@ -20,11 +20,11 @@ type nativeTarget struct {
 // Run runs a script with sh, for at most WorkLimit, and returns the milliseconds from the start of
 // the shell to its end. For a script that fails it returns them too; the error has its last line of
 // output.
-func (s nativeTarget) Run(ctx context.Context, script string) (float64, error) {
+func (n nativeTarget) Run(ctx context.Context, script string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, WorkLimit, fmt.Errorf("the limit is %s", WorkLimit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = s.dir, append(os.Environ(), s.env...), KillAfter
+	cmd.Dir, cmd.Env, cmd.WaitDelay = n.dir, append(os.Environ(), n.env...), KillAfter
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(start)
@@ -52,6 +52,6 @@ type WorkBox struct {
 
 // Run runs a command in the running box, and returns the milliseconds from the start of the command
 // line to its end.
-func (b WorkBox) Run(ctx context.Context, script string) (float64, error) {
-	return b.Installation.Timed(ctx, WorkLimit, b.Installation.Home.Dir, "exec", b.Name, "--", "sh", "-c", script)
+func (w WorkBox) Run(ctx context.Context, script string) (float64, error) {
+	return w.Installation.Timed(ctx, WorkLimit, w.Installation.Home.Dir, "exec", w.Name, "--", "sh", "-c", script)
 }

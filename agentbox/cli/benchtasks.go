@@ -52,26 +52,26 @@ func whyAbandoned(t agentbox.Task) string {
 	return "code"
 }
 
-func (m *taskMeasures) measure(t agentbox.Task) {
-	m.add(t)
-	if len(t.Attempts) > 0 {
-		m.waits = append(m.waits, t.Attempts[0].Started.Sub(t.Created))
+func (t *taskMeasures) measure(one agentbox.Task) {
+	t.add(one)
+	if len(one.Attempts) > 0 {
+		t.waits = append(t.waits, one.Attempts[0].Started.Sub(one.Created))
 	}
-	if len(t.Attempts) > 1 {
-		m.Retried++
+	if len(one.Attempts) > 1 {
+		t.Retried++
 	}
-	if last := t.Last(); last != nil && last.Result != nil && len(last.Result.Pressure) > 0 {
-		m.Short++
+	if last := one.Last(); last != nil && last.Result != nil && len(last.Result.Pressure) > 0 {
+		t.Short++
 	}
 	switch {
-	case !t.State.Done():
+	case !one.State.Done():
 		return
-	case t.State == agentbox.TaskSucceeded:
-		m.Succeeded++
+	case one.State == agentbox.TaskSucceeded:
+		t.Succeeded++
 	default:
-		m.Abandoned[whyAbandoned(t)]++
+		t.Abandoned[whyAbandoned(one)]++
 	}
-	m.Done++
+	t.Done++
 }
 
 // measureTasks measures the tasks since a time by group, in the order of the groups' names.

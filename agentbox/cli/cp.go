@@ -66,23 +66,23 @@ func parseLocation(s string) location {
 }
 
 // String returns the location as it is written on the command line.
-func (p location) String() string {
-	if p.inBox {
-		return p.box + ":" + p.path
+func (l location) String() string {
+	if l.inBox {
+		return l.box + ":" + l.path
 	}
-	return p.path
+	return l.path
 }
 
 // in returns the path of a location in a box whose commands start in dir. It keeps a trailing slash
 // or dot, which changes the meaning of a copy.
-func (p location) in(dir string) string {
+func (l location) in(dir string) string {
 	switch {
-	case p.path == "":
+	case l.path == "":
 		return dir
-	case path.IsAbs(p.path):
-		return p.path
+	case path.IsAbs(l.path):
+		return l.path
 	}
-	return dir + "/" + p.path
+	return dir + "/" + l.path
 }
 
 // copy copies in either direction; exactly one end is in a box. "-" is a tar stream on our standard

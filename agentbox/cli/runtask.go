@@ -93,32 +93,32 @@ type foregroundTask struct {
 // attach connects our streams to the command until it ends or the user detaches. A task that ended
 // before that has no connection; its result says why. attach returns errDetached if the user left the
 // task running.
-func (w *foregroundTask) attach(ctx context.Context, begun api.TaskStarted, r run) error {
+func (f *foregroundTask) attach(ctx context.Context, begun api.TaskStarted, r run) error {
 	last := begun.Task.Last()
 	if begun.Connection.Key == "" || last == nil {
 		return nil
 	}
 	ctx, detach := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer detach(nil)
-	client, err := w.a.dial(ctx, begun.Connection, r.user)
+	client, err := f.a.dial(ctx, begun.Connection, r.user)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	cmd, restore, err := w.a.streams(!r.noStdin, r.tty)
+	cmd, restore, err := f.a.streams(!r.noStdin, r.tty)
 	if err != nil {
-		w.cancel(ctx)
+		f.cancel(ctx)
 		return err
 	}
 	defer restore()
-	cmd.Signals = w.signals
+	cmd.Signals = f.signals
 	if r.tty && !r.noStdin {
-		release := func() { w.release(ctx, detach) }
-		cmd.Stdin = &detachReader{r: &interruptPrompt{r: w.a.stdin, w: w.a.stderr, cancel: func() { w.cancel(ctx) }, release: release}, detach: release}
+		release := func() { f.release(ctx, detach) }
+		cmd.Stdin = &detachReader{r: &interruptPrompt{r: f.a.stdin, w: f.a.stderr, cancel: func() { f.cancel(ctx) }, release: release}, detach: release}
 	}
 	// The task has the same limit. This timer ends it even if its box does not answer.
-	if w.timeout > 0 {
-		defer time.AfterFunc(w.timeout, func() { w.limit(ctx) }).Stop()
+	if f.timeout > 0 {
+		defer time.AfterFunc(f.timeout, func() { f.limit(ctx) }).Stop()
 	}
 	_, err = environment.Attach(ctx, client, environment.JobAttach{Job: last.Job.String(), Whole: true, EndInput: true}, cmd)
 	return err
@@ -131,7 +131,7 @@ func (w *foregroundTask) attach(ctx context.Context, begun api.TaskStarted, r ru
 //     interrupt from before this call, which has already ended ctx.
 //   - When the job's output has ended, a second such signal ends the wait for the result: it calls
 //     release.
-func (w *foregroundTask) relaySignals(ctx, holdCtx context.Context, release context.CancelFunc) (stop func()) {
+func (f *foregroundTask) relaySignals(ctx, holdCtx context.Context, release context.CancelFunc) (stop func()) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	if ctx.Err() != nil && len(got) == 0 {
@@ -146,16 +146,16 @@ func (w *foregroundTask) relaySignals(ctx, holdCtx context.Context, release cont
 				return
 			case s := <-got:
 				select {
-				case w.signals <- s:
+				case f.signals <- s:
 				default: // the channel is full: drop it
 				}
 				switch {
 				case s == syscall.SIGUSR1 || s == syscall.SIGUSR2:
-				case cancelled && w.detached.Load():
+				case cancelled && f.detached.Load():
 					release()
 				default:
 					cancelled = true
-					work.Go(func() { w.cancel(holdCtx) })
+					work.Go(func() { f.cancel(holdCtx) })
 				}
 			}
 		}
@@ -169,39 +169,39 @@ func (w *foregroundTask) relaySignals(ctx, holdCtx context.Context, release cont
 }
 
 // cancel ends the task. It is no error if the task has already ended.
-func (w *foregroundTask) cancel(ctx context.Context) {
-	_, err := call(ctx, w.a, api.CancelTask, api.TaskRef{Task: w.id.String()})
-	w.reportUnlessEnded(ctx, "cancel", err)
+func (f *foregroundTask) cancel(ctx context.Context) {
+	_, err := call(ctx, f.a, api.CancelTask, api.TaskRef{Task: f.id.String()})
+	f.reportUnlessEnded(ctx, "cancel", err)
 }
 
 // limit ends the task at its time limit. This program counts that time from when the command runs.
-func (w *foregroundTask) limit(ctx context.Context) {
-	_, err := call(ctx, w.a, api.LimitTask, api.TaskLimit{Task: w.id.String(), Limit: w.wall()})
-	w.reportUnlessEnded(ctx, "end", err)
+func (f *foregroundTask) limit(ctx context.Context) {
+	_, err := call(ctx, f.a, api.LimitTask, api.TaskLimit{Task: f.id.String(), Limit: f.wall()})
+	f.reportUnlessEnded(ctx, "end", err)
 }
 
 // reportUnlessEnded reports what could not be done, if the task still runs. After the end of a task
 // its calls fail with Conflict.
-func (w *foregroundTask) reportUnlessEnded(ctx context.Context, what string, err error) {
+func (f *foregroundTask) reportUnlessEnded(ctx context.Context, what string, err error) {
 	if err != nil && agentbox.CodeOf(err) != agentbox.Conflict && ctx.Err() == nil {
-		w.printError(what, err)
+		f.printError(what, err)
 	}
 }
 
 // printError prints an error, with a carriage return, because the terminal may be raw.
-func (w *foregroundTask) printError(what string, err error) {
-	fmt.Fprintf(w.a.stderr, "agentbox: cannot %s %s: %s\r\n", what, w.id, oneLine(errorText(err)))
+func (f *foregroundTask) printError(what string, err error) {
+	fmt.Fprintf(f.a.stderr, "agentbox: cannot %s %s: %s\r\n", what, f.id, oneLine(errorText(err)))
 }
 
-func (w *foregroundTask) wall() agentbox.Limit {
-	return agentbox.Limit{Kind: agentbox.LimitWall, Time: w.timeout}
+func (f *foregroundTask) wall() agentbox.Limit {
+	return agentbox.Limit{Kind: agentbox.LimitWall, Time: f.timeout}
 }
 
 // release detaches and leaves the task running. If the call fails, the user stays attached, because
 // the end of this program would then cancel the task.
-func (w *foregroundTask) release(ctx context.Context, detach context.CancelCauseFunc) {
-	if _, err := call(ctx, w.a, api.ReleaseTask, api.TaskRef{Task: w.id.String()}); err != nil {
-		w.printError("detach from", err)
+func (f *foregroundTask) release(ctx context.Context, detach context.CancelCauseFunc) {
+	if _, err := call(ctx, f.a, api.ReleaseTask, api.TaskRef{Task: f.id.String()}); err != nil {
+		f.printError("detach from", err)
 		return
 	}
 	detach(errDetached)
@@ -210,26 +210,26 @@ func (w *foregroundTask) release(ctx context.Context, detach context.CancelCause
 // result returns the outcome of the run; attached is the error of the attachment to its command. A
 // limit of --timeout or the configuration is 124. For a command that could not be invoked it is the
 // box's code (126, 127) with its reason. A run without an exit code is an error.
-func (w *foregroundTask) result(attached error) error {
-	last := w.task.Last()
+func (f *foregroundTask) result(attached error) error {
+	last := f.task.Last()
 	if last == nil || last.Result == nil {
 		return errors.Join(attached, agentbox.Errorf(agentbox.Conflict, "the run was cancelled before it started"))
 	}
 	res := last.Result
-	if !w.a.quiet && (res.Ref != "" || res.Box != "") {
-		fmt.Fprintf(w.a.stderr, "agentbox: kept: %s\n", res.WorkText())
+	if !f.a.quiet && (res.Ref != "" || res.Box != "") {
+		fmt.Fprintf(f.a.stderr, "agentbox: kept: %s\n", res.WorkText())
 	}
 	switch {
 	// The user has just typed --timeout, so its message is shorter than that of a configured limit.
-	case res.State == agentbox.TaskLimited && res.Limit == w.wall():
-		fmt.Fprintf(w.a.stderr, "agentbox: the command did not end within %s\n", w.timeout)
+	case res.State == agentbox.TaskLimited && res.Limit == f.wall():
+		fmt.Fprintf(f.a.stderr, "agentbox: the command did not end within %s\n", f.timeout)
 		return exit(exitTimeout)
 	case res.State == agentbox.TaskLimited:
-		fmt.Fprintf(w.a.stderr, "agentbox: the run reached its limit: %s\n", res.Limit)
+		fmt.Fprintf(f.a.stderr, "agentbox: the run reached its limit: %s\n", res.Limit)
 		return exit(exitTimeout)
 	case res.Exit != nil && *res.Exit != 0:
 		if res.State == agentbox.TaskFailed && attached != nil { // it could not be invoked
-			fmt.Fprintf(w.a.stderr, "agentbox: %s\n", oneLine(res.Reason))
+			fmt.Fprintf(f.a.stderr, "agentbox: %s\n", oneLine(res.Reason))
 		}
 		return exit(*res.Exit)
 	case res.State == agentbox.TaskSucceeded:
@@ -238,7 +238,7 @@ func (w *foregroundTask) result(attached error) error {
 	case attached != nil:
 		return attached
 	}
-	return agentbox.Errorf(agentbox.Unavailable, "the run is %s: %s", res.State, reasonText(*res)).WithHint("agentbox task show %s", w.id)
+	return agentbox.Errorf(agentbox.Unavailable, "the run is %s: %s", res.State, reasonText(*res)).WithHint("agentbox task show %s", f.id)
 }
 
 // The key that interruptPrompt replaces by a question, and the question.
@@ -258,24 +258,24 @@ type interruptPrompt struct {
 }
 
 // Read implements io.Reader. Between the question and its answer the command receives nothing.
-func (q *interruptPrompt) Read(p []byte) (int, error) {
-	n, err := q.r.Read(p)
+func (i *interruptPrompt) Read(p []byte) (int, error) {
+	n, err := i.r.Read(p)
 	out := p[:0]
 	for _, c := range p[:n] {
 		switch {
-		case !q.asked && c == keyInterrupt:
-			q.asked = true
-			io.WriteString(q.w, question)
-		case !q.asked:
+		case !i.asked && c == keyInterrupt:
+			i.asked = true
+			io.WriteString(i.w, question)
+		case !i.asked:
 			out = append(out, c)
 		default:
-			q.asked = false
-			io.WriteString(q.w, "\r\n")
+			i.asked = false
+			io.WriteString(i.w, "\r\n")
 			switch c {
 			case 'y', 'Y', keyInterrupt:
-				q.cancel()
+				i.cancel()
 			case 'l', 'L':
-				q.release()
+				i.release()
 			case 'c', 'C':
 				out = append(out, keyInterrupt)
 			}

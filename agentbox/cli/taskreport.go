@@ -164,19 +164,19 @@ func morningFacts(m morning) facts {
 }
 
 // costText says what a task cost and, if another machine measured that, which.
-func (r morningRow) costText() string {
-	if r.Cost == "" {
+func (m morningRow) costText() string {
+	if m.Cost == "" {
 		return ""
 	}
-	return r.Cost + saidText(r.Said)
+	return m.Cost + saidText(m.Said)
 }
 
 // result says how a task ended and, if it did not succeed, from what.
-func (r morningRow) result() string {
-	if r.Cause == "" || r.Cause == string(r.State) {
-		return string(r.State)
+func (m morningRow) result() string {
+	if m.Cause == "" || m.Cause == string(m.State) {
+		return string(m.State)
 	}
-	return r.Cause + ": " + cut(r.Reason, 60)
+	return m.Cause + ": " + cut(m.Reason, 60)
 }
 
 //go:embed taskreport.html

@@ -62,15 +62,15 @@ func sumTasks(all []agentbox.Task, by func(agentbox.Task) string) []taskSum {
 }
 
 // add adds a task to the sum. A task without measurements only increases the number of tasks.
-func (s *taskSum) add(t agentbox.Task) {
-	s.Tasks++
-	if t.Used != nil {
-		s.Used = s.Used.Plus(*t.Used)
+func (t *taskSum) add(one agentbox.Task) {
+	t.Tasks++
+	if one.Used != nil {
+		t.Used = t.Used.Plus(*one.Used)
 	}
-	for _, c := range t.Costs {
-		s.Costs = agentbox.AddCost(s.Costs, c)
+	for _, c := range one.Costs {
+		t.Costs = agentbox.AddCost(t.Costs, c)
 	}
-	s.Said = slices.Compact(slices.Sorted(slices.Values(append(s.Said, saidBy(t)...))))
+	t.Said = slices.Compact(slices.Sorted(slices.Values(append(t.Said, saidBy(one)...))))
 }
 
 // saidBy are the machines that measured what attempts of a task used. This one cannot check that.

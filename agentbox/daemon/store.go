@@ -15,8 +15,8 @@ import (
 type chunkStore struct{ *layers.Images }
 
 // Open opens an image to be completed. See images.ChunkStore.
-func (o chunkStore) Open(ctx context.Context, img image.Image) (images.LazyImage, error) {
-	return o.OpenLazyImage(ctx, img)
+func (c chunkStore) Open(ctx context.Context, img image.Image) (images.LazyImage, error) {
+	return c.OpenLazyImage(ctx, img)
 }
 
 // reverifyDamaged makes the store of images verify an image again if the store of chunks found it

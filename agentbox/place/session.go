@@ -13,10 +13,10 @@ func Over(client *ssh.Client) Session { return overSSH{client} }
 
 type overSSH struct{ *ssh.Client }
 
-func (s overSSH) Run(ctx context.Context, cmd environment.Command) (environment.Status, error) {
-	return environment.Exec(ctx, s.Client, cmd)
+func (o overSSH) Run(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	return environment.Exec(ctx, o.Client, cmd)
 }
 
-func (s overSSH) Files(ctx context.Context) (*environment.Files, error) {
-	return environment.OpenFiles(ctx, s.Client, "")
+func (o overSSH) Files(ctx context.Context) (*environment.Files, error) {
+	return environment.OpenFiles(ctx, o.Client, "")
 }

@@ -230,10 +230,10 @@ type treeWriter struct {
 	like         *likeTree
 }
 
-func (w *treeWriter) write(ctx context.Context, r io.Reader) error {
+func (t *treeWriter) write(ctx context.Context, r io.Reader) error {
 	in := bufio.NewReaderSize(r, 1<<20)
-	w.links = map[string]string{}
-	for i, name := range w.names {
+	t.links = map[string]string{}
+	for i, name := range t.names {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return err
@@ -246,10 +246,10 @@ func (w *treeWriter) write(ctx context.Context, r io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("git says %q of %q", line, name)
 		}
-		if w.left -= size; w.left < 0 {
+		if t.left -= size; t.left < 0 {
 			return workspace.TooLarge(maxTree)
 		}
-		if err := errors.Join(ctx.Err(), w.one(name, w.modes[i], io.LimitReader(in, size))); err != nil {
+		if err := errors.Join(ctx.Err(), t.one(name, t.modes[i], io.LimitReader(in, size))); err != nil {
 			return err
 		}
 		if _, err := in.Discard(1); err != nil {
@@ -260,23 +260,23 @@ func (w *treeWriter) write(ctx context.Context, r io.Reader) error {
 }
 
 // one writes one file, or remembers a link.
-func (w *treeWriter) one(name, mode string, r io.Reader) error {
+func (t *treeWriter) one(name, mode string, r io.Reader) error {
 	if mode == "120000" {
 		target, err := io.ReadAll(r)
-		w.links[name] = string(target)
+		t.links[name] = string(target)
 		return err
 	}
 	perm := os.FileMode(0o644)
 	if mode == "100755" {
 		perm = 0o755
 	}
-	if err := w.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := t.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	f, err := w.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	f, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close(), w.root.Chtimes(name, w.at, w.at))
+	return errors.Join(err, f.Close(), t.root.Chtimes(name, t.at, t.at))
 }

@@ -51,15 +51,15 @@ func (f *facts) findOwn(ctx context.Context, repo *workspace.Repo, base string) 
 // workspace; the checkout itself is ".".
 type keepers map[string]*keeper
 
-func (all keepers) close() {
-	for _, k := range all {
-		k.done()
+func (k keepers) close() {
+	for _, one := range k {
+		one.done()
 	}
 }
 
 // ask opens the checkout, and each repository in it that may have what the checkout lacks, and asks
 // them for what f names.
-func (all keepers) ask(ctx context.Context, f facts, repo workspace.Repo, base string) error {
+func (k keepers) ask(ctx context.Context, f facts, repo workspace.Repo, base string) error {
 	ids := map[string][]string{}
 	name := func(path, id string) {
 		if id != "" {
@@ -81,14 +81,14 @@ func (all keepers) ask(ctx context.Context, f facts, repo workspace.Repo, base s
 	if err != nil {
 		return err
 	}
-	all["."] = main
+	k["."] = main
 	for path, ids := range ids {
 		if !slices.ContainsFunc(ids, func(id string) bool { return !main.kept[id] }) || path == "." {
 			continue
 		}
 		if nested, ok := workspace.Nested(ctx, repo, path); ok {
-			if k, err := openKeeper(ctx, nested, ids, ""); err == nil { // one that git cannot read keeps nothing
-				all[path] = k
+			if one, err := openKeeper(ctx, nested, ids, ""); err == nil { // one that git cannot read keeps nothing
+				k[path] = one
 			}
 		}
 	}
@@ -96,9 +96,9 @@ func (all keepers) ask(ctx context.Context, f facts, repo workspace.Repo, base s
 }
 
 // know reports whether the user has a commit of the box's repository at path.
-func (all keepers) know(path, id string) bool {
-	there := all[path]
-	return all["."].kept[id] || there != nil && (there.kept[id] || there.adrift[id])
+func (k keepers) know(path, id string) bool {
+	there := k[path]
+	return k["."].kept[id] || there != nil && (there.kept[id] || there.adrift[id])
 }
 
 // keeper is one of these repositories.

@@ -168,7 +168,7 @@ func indexTime(t time.Time) index.Time {
 
 // fillIndex has the index of a checkout know the files that are as it says, so that git does not read
 // them all to find out. An index that it cannot read stays as it is.
-func (w *treeWriter) fillIndex(gitDir, dir string) error {
+func (t *treeWriter) fillIndex(gitDir, dir string) error {
 	file := filepath.Join(gitDir, "index")
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +182,7 @@ func (w *treeWriter) fillIndex(gitDir, dir string) error {
 		return nil
 	}
 	for i, e := range x.Entries {
-		if e.Special || e.Mode&^0o777 != 0o100000 || w.ids[e.Path] != hex.EncodeToString(e.ID[:]) {
+		if e.Special || e.Mode&^0o777 != 0o100000 || t.ids[e.Path] != hex.EncodeToString(e.ID[:]) {
 			continue
 		}
 		if info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(e.Path))); err == nil && info.Mode().IsRegular() {

@@ -40,8 +40,8 @@ func (r *run) startGathering(ctx context.Context, box agentbox.Box) (evidence fu
 }
 
 // copyTo copies the evidence into the result.
-func (t Evidence) copyTo(r *agentbox.Result) {
-	r.Used, r.Cost, r.Denied, r.Pressure, r.Services = t.Used, t.Cost, t.Denied, t.Pressure, t.Services
+func (e Evidence) copyTo(r *agentbox.Result) {
+	r.Used, r.Cost, r.Denied, r.Pressure, r.Services = e.Used, e.Cost, e.Denied, e.Pressure, e.Services
 }
 
 // keepWork makes sure that no work is lost with the box: it is kept elsewhere, there is none, or
@@ -169,16 +169,16 @@ type timeline struct {
 // Note adds to the timeline of an attempt, whose directory is given, for a Remote.
 func Note(dir, what, detail string) { (&timeline{filepath.Join(dir, timelineFile)}).add(what, detail) }
 
-func (l *timeline) add(what, detail string) { l.addTimed(what, detail, 0) }
+func (t *timeline) add(what, detail string) { t.addTimed(what, detail, 0) }
 
-func (l *timeline) addTimed(what, detail string, took time.Duration) {
-	l.append(TimelineEvent{time.Now().UTC(), what, detail, took})
+func (t *timeline) addTimed(what, detail string, took time.Duration) {
+	t.append(TimelineEvent{time.Now().UTC(), what, detail, took})
 }
 
 // append appends an event as one line, in one write.
-func (l *timeline) append(m TimelineEvent) {
+func (t *timeline) append(m TimelineEvent) {
 	line, _ := json.Marshal(m) // of texts and numbers
-	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(t.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}

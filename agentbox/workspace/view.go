@@ -32,31 +32,31 @@ type viewSource struct {
 // newView creates a view in dir, which must not exist. The index and its shared part keep their
 // file names and are read in place. Line-ending conversion follows the repository's settings and
 // then the user's, because it decides whether a file matches the index.
-func (l viewSource) newView(dir string) (*git.View, error) {
-	in := git.ViewConfig{WorkTree: l.root, Objects: l.objects, Format: settingValue(l.local, "extensions.objectformat"),
-		Files: map[string]string{"index": filepath.Join(l.gitDir, "index"), "info/exclude": filepath.Join(l.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(l.gitDir, "info/sparse-checkout"),
-			"shallow": filepath.Join(l.commonDir, "shallow")}}
-	entries, err := git.ReadDir(l.gitDir)
+func (v viewSource) newView(dir string) (*git.View, error) {
+	in := git.ViewConfig{WorkTree: v.root, Objects: v.objects, Format: settingValue(v.local, "extensions.objectformat"),
+		Files: map[string]string{"index": filepath.Join(v.gitDir, "index"), "info/exclude": filepath.Join(v.commonDir, "info/exclude"), "info/sparse-checkout": filepath.Join(v.gitDir, "info/sparse-checkout"),
+			"shallow": filepath.Join(v.commonDir, "shallow")}}
+	entries, err := git.ReadDir(v.gitDir)
 	if err != nil {
-		return nil, unreadable(l.gitDir, err)
+		return nil, unreadable(v.gitDir, err)
 	}
 	// A split index keeps its shared part beside it, under a name that the index records.
 	for _, e := range entries {
 		if sharedIndex().MatchString(e.Name()) {
-			in.Files[e.Name()] = filepath.Join(l.gitDir, e.Name())
+			in.Files[e.Name()] = filepath.Join(v.gitDir, e.Name())
 		}
 	}
 	for _, key := range visible {
-		if value := settingValue(l.local, key); value != "" {
+		if value := settingValue(v.local, key); value != "" {
 			in.Settings = append(in.Settings, git.Setting{Key: key, Value: value})
 		}
 	}
 	for _, key := range []string{"core.autocrlf", "core.eol"} {
-		if value := settingValue(append(slices.Clone(l.user), l.local...), key); value != "" {
+		if value := settingValue(append(slices.Clone(v.user), v.local...), key); value != "" {
 			in.Settings = append(in.Settings, git.Setting{Key: key, Value: value})
 		}
 	}
-	excludes, err := l.excludes()
+	excludes, err := v.excludes()
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +69,17 @@ func (l viewSource) newView(dir string) (*git.View, error) {
 // excludes returns the path of the ignore file outside the repository, or "" for none. A
 // repository may only name a file of its own: otherwise the set of ignored files would reveal
 // the contents of any file on the host. The user's own configuration may name any file.
-func (l viewSource) excludes() (string, error) {
-	named := settingValue(l.local, "core.excludesfile")
+func (v viewSource) excludes() (string, error) {
+	named := settingValue(v.local, "core.excludesfile")
 	if named == "" {
-		if named = settingValue(l.user, "core.excludesfile"); named == "" {
+		if named = settingValue(v.user, "core.excludesfile"); named == "" {
 			return defaultExcludes(), nil
 		}
-		return expand(named, l.root), nil
+		return expand(named, v.root), nil
 	}
-	path := expand(named, l.root)
-	if !slices.ContainsFunc(l.area, func(dir string) bool { return within(dir, path) }) {
-		return "", agentbox.Errorf(agentbox.Invalid, "the repository at %s takes its ignore rules from %s, which is not part of it", l.root, named).
+	path := expand(named, v.root)
+	if !slices.ContainsFunc(v.area, func(dir string) bool { return within(dir, path) }) {
+		return "", agentbox.Errorf(agentbox.Invalid, "the repository at %s takes its ignore rules from %s, which is not part of it", v.root, named).
 			WithHint("name the file for all your repositories: git config --global core.excludesFile FILE; or put the rules into .git/info/exclude")
 	}
 	f, err := git.OpenPlain(path)

@@ -41,13 +41,13 @@ func readKey(path string) (key signingKey, err error) {
 }
 
 // Sign implements dsse.Signer.
-func (k signingKey) Sign(_ context.Context, data []byte) ([]byte, error) {
-	return k.PrivateKey.Sign(nil, data, crypto.Hash(0))
+func (s signingKey) Sign(_ context.Context, data []byte) ([]byte, error) {
+	return s.PrivateKey.Sign(nil, data, crypto.Hash(0))
 }
 
 // KeyID implements dsse.Signer.
-func (k signingKey) KeyID() (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(k.Public())
+func (s signingKey) KeyID() (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(s.Public())
 	sum := sha256.Sum256(der)
 	return hex.EncodeToString(sum[:]), err
 }

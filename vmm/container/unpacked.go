@@ -108,11 +108,11 @@ type tarWriter struct {
 	first map[*rootfs.Inode]string
 }
 
-func (w *tarWriter) put(name string, ino *rootfs.Inode) error {
-	if first, again := w.first[ino]; again && !ino.IsDir() {
-		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first})
+func (t *tarWriter) put(name string, ino *rootfs.Inode) error {
+	if first, again := t.first[ino]; again && !ino.IsDir() {
+		return t.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first})
 	}
-	w.first[ino] = name
+	t.first[ino] = name
 	h := &tar.Header{
 		Name: name, Mode: int64(ino.Mode & 0o7777), Uid: int(ino.UID), Gid: int(ino.GID), ModTime: ino.ModTime, Linkname: ino.Target,
 		Format: tar.FormatPAX, PAXRecords: map[string]string{},
@@ -130,28 +130,28 @@ func (w *tarWriter) put(name string, ino *rootfs.Inode) error {
 	default:
 		return nil // devices: no process of the box's ids may make one
 	}
-	if err := w.WriteHeader(h); err != nil {
+	if err := t.WriteHeader(h); err != nil {
 		return err
 	}
 	if ino.Content != nil {
-		if err := w.content(ino); err != nil {
+		if err := t.content(ino); err != nil {
 			return err
 		}
 	}
 	for _, base := range ino.Names() {
-		if err := w.put(path.Join(name, base), ino.Child(base)); err != nil {
+		if err := t.put(path.Join(name, base), ino.Child(base)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *tarWriter) content(ino *rootfs.Inode) error {
+func (t *tarWriter) content(ino *rootfs.Inode) error {
 	r, err := ino.Content.Open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	_, err = io.Copy(w, r)
+	_, err = io.Copy(t, r)
 	return err
 }

@@ -94,36 +94,36 @@ func (r *running) Halt(ctx context.Context, halted bool) error {
 
 // Pause implements place.Saver. The supervisor completes the save by one rename before it ends the
 // machine, so a crash leaves either the machine or the save.
-func (r savable) Pause(ctx context.Context) error {
-	if _, err := supervisors.Ask(ctx, r.Supervisor, control.Pause, control.SaveRequest{Dir: r.Box.Saved()}); err != nil {
+func (s savable) Pause(ctx context.Context) error {
+	if _, err := supervisors.Ask(ctx, s.Supervisor, control.Pause, control.SaveRequest{Dir: s.Box.Saved()}); err != nil {
 		return agentbox.MarkNoSpace(err)
 	}
-	<-r.Supervisor.Done
+	<-s.Supervisor.Done
 	return nil
 }
 
 // Checkpoint implements place.Saver.
-func (r savable) Checkpoint(ctx context.Context, name string) (int64, error) {
-	dir := r.kind.checkpoint(r.id, name)
+func (s savable) Checkpoint(ctx context.Context, name string) (int64, error) {
+	dir := s.kind.checkpoint(s.id, name)
 	// The supervisor makes dir itself, by a rename when the save is complete.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return 0, agentbox.MarkNoSpace(err)
 	}
-	if _, err := supervisors.Ask(ctx, r.Supervisor, control.Save, control.SaveRequest{Dir: dir}); err != nil {
+	if _, err := supervisors.Ask(ctx, s.Supervisor, control.Save, control.SaveRequest{Dir: dir}); err != nil {
 		return 0, agentbox.MarkNoSpace(err)
 	}
 	return home.DiskUsage(dir), nil
 }
 
 // Freeze implements place.Freezer.
-func (r freezable) Freeze(ctx context.Context) error { return r.Halt(ctx, true) }
+func (f freezable) Freeze(ctx context.Context) error { return f.Halt(ctx, true) }
 
 // Thaw implements place.Freezer.
-func (r freezable) Thaw(ctx context.Context) error { return r.Halt(ctx, false) }
+func (f freezable) Thaw(ctx context.Context) error { return f.Halt(ctx, false) }
 
 // Fork implements place.Saver.
-func (r savable) Fork(ctx context.Context, child agentbox.BoxID) error {
-	dir := r.kind.Home.Box(child).Saved()
-	_, err := supervisors.Ask(ctx, r.Supervisor, control.Save, control.SaveRequest{Dir: dir, Fork: true})
+func (s savable) Fork(ctx context.Context, child agentbox.BoxID) error {
+	dir := s.kind.Home.Box(child).Saved()
+	_, err := supervisors.Ask(ctx, s.Supervisor, control.Save, control.SaveRequest{Dir: dir, Fork: true})
 	return err
 }

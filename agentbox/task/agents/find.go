@@ -49,18 +49,18 @@ type Dirs struct {
 // has approved it: that is for the caller to check. The error is NotFound if there is none, and
 // Invalid for an impossible name or a profile that cannot be read. A broken profile is not passed
 // over for the next one, as that would not be the one the user wrote.
-func (p Dirs) Find(name string) (Profile, error) {
+func (d Dirs) Find(name string) (Profile, error) {
 	if !agentName().MatchString(name) {
-		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(p.Names(), "|"))
+		return Profile{}, agentbox.Errorf(agentbox.Invalid, "%q is no name of an agent", name).WithHint("agentbox agent %s", strings.Join(d.Names(), "|"))
 	}
-	own := filepath.Join(p.User, name+suffix)
+	own := filepath.Join(d.User, name+suffix)
 	for _, place := range []struct {
 		origin Origin
 		open   func(name string) (io.ReadCloser, error)
 		says   string
 	}{
 		{User, func(string) (io.ReadCloser, error) { return os.Open(own) }, own},
-		{Repository, p.openRepositoryProfile, path.Join(InRepository, name+suffix)},
+		{Repository, d.openRepositoryProfile, path.Join(InRepository, name+suffix)},
 		{BuiltIn, func(name string) (io.ReadCloser, error) { return builtin.Open("builtin/" + name + suffix) }, "the profile that is built in"},
 	} {
 		f, err := place.open(name)
@@ -77,16 +77,16 @@ func (p Dirs) Find(name string) (Profile, error) {
 		return found, nil
 	}
 	return Profile{}, agentbox.Errorf(agentbox.NotFound, "there is no agent %s", name).
-		WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(p.Names(), "|"), own)
+		WithHint("agentbox agent %s; a profile of your own goes to %s", strings.Join(d.Names(), "|"), own)
 }
 
 // openRepositoryProfile opens a profile of the repository, and only a regular file: no link leads
 // out of the repository, and nothing blocks.
-func (p Dirs) openRepositoryProfile(name string) (io.ReadCloser, error) {
-	if p.Repository == "" {
+func (d Dirs) openRepositoryProfile(name string) (io.ReadCloser, error) {
+	if d.Repository == "" {
 		return nil, fs.ErrNotExist
 	}
-	root, err := os.OpenRoot(p.Repository)
+	root, err := os.OpenRoot(d.Repository)
 	if err != nil {
 		return nil, err
 	}
@@ -103,10 +103,10 @@ func (p Dirs) openRepositoryProfile(name string) (io.ReadCloser, error) {
 }
 
 // RepositoryProfiles returns the profiles of a repository that can be read.
-func (p Dirs) RepositoryProfiles() []Profile {
+func (d Dirs) RepositoryProfiles() []Profile {
 	var out []Profile
-	for _, name := range p.repositoryNames() {
-		f, err := p.openRepositoryProfile(name)
+	for _, name := range d.repositoryNames() {
+		f, err := d.openRepositoryProfile(name)
 		if err != nil {
 			continue
 		}
@@ -133,11 +133,11 @@ func read(f io.ReadCloser, name string, origin Origin) (Profile, error) {
 
 // repositoryNames lists the names of a repository's profiles, sorted, at most
 // maxRepositoryProfiles. It is empty if the directory cannot be read.
-func (p Dirs) repositoryNames() []string {
-	if p.Repository == "" {
+func (d Dirs) repositoryNames() []string {
+	if d.Repository == "" {
 		return nil
 	}
-	root, err := os.OpenRoot(p.Repository)
+	root, err := os.OpenRoot(d.Repository)
 	if err != nil {
 		return nil
 	}
@@ -162,10 +162,10 @@ func (p Dirs) repositoryNames() []string {
 }
 
 // Names lists the agents that have a profile, sorted, whether or not it can be read.
-func (p Dirs) Names() []string {
-	own, _ := filepath.Glob(filepath.Join(p.User, "*"+suffix))
+func (d Dirs) Names() []string {
+	own, _ := filepath.Glob(filepath.Join(d.User, "*"+suffix))
 	ours, _ := fs.Glob(builtin, "builtin/*"+suffix)
-	names := p.repositoryNames()
+	names := d.repositoryNames()
 	for _, path := range append(own, ours...) {
 		names = append(names, strings.TrimSuffix(filepath.Base(path), suffix))
 	}

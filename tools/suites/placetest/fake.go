@@ -201,65 +201,65 @@ func (f *Fake) Finish(id agentbox.BoxID, end agentbox.End) {
 	}
 }
 
-func (p *fakePlace) finish(end agentbox.End) {
-	p.once.Do(func() {
-		p.mu.Lock()
-		for _, l := range p.ports {
+func (f *fakePlace) finish(end agentbox.End) {
+	f.once.Do(func() {
+		f.mu.Lock()
+		for _, l := range f.ports {
 			l.Close()
 		}
-		p.mu.Unlock()
-		p.Fake.mu.Lock()
-		defer p.Fake.mu.Unlock()
-		delete(p.live, p.spec.ID)
-		p.end, p.ends[p.spec.ID] = end, end
-		close(p.done)
+		f.mu.Unlock()
+		f.Fake.mu.Lock()
+		defer f.Fake.mu.Unlock()
+		delete(f.live, f.spec.ID)
+		f.end, f.ends[f.spec.ID] = end, end
+		close(f.done)
 	})
 }
 
 // ended is the error of a place that has ended, nil of a live one.
-func (p *fakePlace) ended() error {
+func (f *fakePlace) ended() error {
 	select {
-	case <-p.done:
+	case <-f.done:
 	default:
 		return nil
 	}
-	e := agentbox.Errorf(agentbox.Unavailable, "box %s ended", p.spec.ID)
-	e.End = &p.end
+	e := agentbox.Errorf(agentbox.Unavailable, "box %s ended", f.spec.ID)
+	e.End = &f.end
 	return e
 }
 
 // Start implements place.Place.
-func (p *fakePlace) Start(ctx context.Context, as *place.Identity) error {
-	p.called("start")
-	if err := errors.Join(ctx.Err(), p.ended()); err != nil {
+func (f *fakePlace) Start(ctx context.Context, as *place.Identity) error {
+	f.called("start")
+	if err := errors.Join(ctx.Err(), f.ended()); err != nil {
 		return err
 	}
-	if p.OnStart != nil {
-		if err := p.OnStart(p.spec, as); err != nil {
+	if f.OnStart != nil {
+		if err := f.OnStart(f.spec, as); err != nil {
 			return err
 		}
 	}
-	if p.spec.From.Paused {
-		p.Keep(p.spec.ID, place.Nothing)
+	if f.spec.From.Paused {
+		f.Keep(f.spec.ID, place.Nothing)
 	}
-	p.mu.Lock()
-	p.as = as
-	p.mu.Unlock()
+	f.mu.Lock()
+	f.as = as
+	f.mu.Unlock()
 	if as == nil {
 		return nil
 	}
-	return p.Forward(ctx, as.Ports)
+	return f.Forward(ctx, as.Ports)
 }
 
 // Status implements place.Place.
-func (p *fakePlace) Status(context.Context, place.Question) (place.Status, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	st := place.Status{Life: p.spec.Life, Configured: p.as != nil || p.spec.From.Restores()}
-	for port, l := range p.ports {
+func (f *fakePlace) Status(context.Context, place.Question) (place.Status, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := place.Status{Life: f.spec.Life, Configured: f.as != nil || f.spec.From.Restores()}
+	for port, l := range f.ports {
 		st.Ports = append(st.Ports, forwarded(port, l))
 	}
-	return st, p.ended()
+	return st, f.ended()
 }
 
 func forwarded(port int, l net.Listener) agentbox.Port {
@@ -267,78 +267,78 @@ func forwarded(port int, l net.Listener) agentbox.Port {
 }
 
 // Done implements place.Place.
-func (p *fakePlace) Done() <-chan struct{} { return p.done }
+func (f *fakePlace) Done() <-chan struct{} { return f.done }
 
 // End implements place.Place.
-func (p *fakePlace) End() (agentbox.End, bool) { return p.end, p.end.Cause != agentbox.EndKilled }
+func (f *fakePlace) End() (agentbox.End, bool) { return f.end, f.end.Cause != agentbox.EndKilled }
 
 // Stop implements place.Place.
-func (p *fakePlace) Stop(time.Duration) error {
-	p.called("stop")
-	p.finish(agentbox.End{Cause: agentbox.EndStopped})
+func (f *fakePlace) Stop(time.Duration) error {
+	f.called("stop")
+	f.finish(agentbox.End{Cause: agentbox.EndStopped})
 	return nil
 }
 
 // ApplyPolicy implements place.Enforcer.
-func (p *fakePlace) ApplyPolicy(_ context.Context, compose func() (place.Policy, error)) error {
-	if err := p.ended(); err != nil {
+func (f *fakePlace) ApplyPolicy(_ context.Context, compose func() (place.Policy, error)) error {
+	if err := f.ended(); err != nil {
 		return err
 	}
 	_, err := compose()
 	if err == nil {
-		p.called("policy")
+		f.called("policy")
 	}
 	return err
 }
 
 // Limit implements place.Limiter. Any limit of time is reached at once.
-func (p *fakePlace) Limit(_ context.Context, l place.Limits) error {
-	if err := p.ended(); err != nil {
+func (f *fakePlace) Limit(_ context.Context, l place.Limits) error {
+	if err := f.ended(); err != nil {
 		return err
 	}
 	if l.Wall > 0 {
-		p.finish(agentbox.End{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitWall}})
+		f.finish(agentbox.End{Cause: agentbox.EndLimit, Limit: agentbox.Limit{Kind: agentbox.LimitWall}})
 	}
 	return nil
 }
 
 // Renew implements place.Leaser.
-func (p *fakePlace) Renew(context.Context, time.Duration) error { return p.ended() }
+func (f *fakePlace) Renew(context.Context, time.Duration) error { return f.ended() }
 
 // Hold implements place.Holder.
-func (p *fakePlace) Hold(context.Context) error { return p.ended() }
+func (f *fakePlace) Hold(context.Context) error { return f.ended() }
 
 // Pause implements place.Saver.
-func (p *fakePlace) Pause(context.Context) error {
-	if err := p.ended(); err != nil {
+func (f *fakePlace) Pause(context.Context) error {
+	if err := f.ended(); err != nil {
 		return err
 	}
-	p.Keep(p.spec.ID, place.Whole)
-	p.finish(agentbox.End{Cause: agentbox.EndPaused})
+	f.Keep(f.spec.ID, place.Whole)
+	f.finish(agentbox.End{Cause: agentbox.EndPaused})
 	return nil
 }
 
 // Checkpoint implements place.Saver.
-func (p *fakePlace) Checkpoint(_ context.Context, name string) (int64, error) {
-	if err := p.ended(); err != nil {
+func (f *fakePlace) Checkpoint(_ context.Context, name string) (int64, error) {
+	if err := f.ended(); err != nil {
 		return 0, err
 	}
-	return 1, os.CopyFS(p.saved(p.spec.ID, name), os.DirFS(p.workspace(p.spec)))
+	return 1, os.CopyFS(f.saved(f.spec.ID, name), os.DirFS(f.workspace(f.spec)))
 }
 
 // Fork implements place.Saver.
-func (p *fakePlace) Fork(_ context.Context, child agentbox.BoxID) error {
-	if err := p.ended(); err != nil {
+func (f *fakePlace) Fork(_ context.Context, child agentbox.BoxID) error {
+	if err := f.ended(); err != nil {
 		return err
 	}
 	to := place.Spec{ID: child, Workspace: 1}
-	return os.CopyFS(p.workspace(to), os.DirFS(p.workspace(p.spec)))
+	return os.CopyFS(f.workspace(to), os.DirFS(f.workspace(f.spec)))
 }
 
 // Forward implements place.Dialer.
-func (p *fakePlace) Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error {
+func (f *fakePlace) Forward(ctx context.Context, ports []agentbox.ConfiguredPort) error {
 	for _, port := range ports {
-		if _, err := p.OpenPort(ctx, port.Box, 0); err != nil {
+		if _, err := f.OpenPort(ctx, port.Box, 0); err != nil {
 			return err
 		}
 	}
@@ -346,20 +346,20 @@ func (p *fakePlace) Forward(ctx context.Context, ports []agentbox.ConfiguredPort
 }
 
 // OpenPort implements place.Dialer.
-func (p *fakePlace) OpenPort(_ context.Context, port, local int) (agentbox.Port, error) {
-	if err := p.ended(); err != nil {
+func (f *fakePlace) OpenPort(_ context.Context, port, local int) (agentbox.Port, error) {
+	if err := f.ended(); err != nil {
 		return agentbox.Port{}, err
 	}
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: local})
 	if err != nil {
 		return agentbox.Port{}, agentbox.Errorf(agentbox.Conflict, "port %d: %w", local, err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ports == nil {
-		p.ports = map[int]net.Listener{}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ports == nil {
+		f.ports = map[int]net.Listener{}
 	}
-	p.ports[port] = l
+	f.ports[port] = l
 	go func() {
 		for {
 			near, err := l.Accept()
@@ -384,55 +384,55 @@ func splice(near net.Conn, port int) {
 }
 
 // ClosePort implements place.Dialer.
-func (p *fakePlace) ClosePort(_ context.Context, port int) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.ports[port]
+func (f *fakePlace) ClosePort(_ context.Context, port int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := f.ports[port]
 	if l == nil {
 		return agentbox.Errorf(agentbox.NotFound, "port %d is not forwarded", port)
 	}
-	delete(p.ports, port)
+	delete(f.ports, port)
 	return l.Close()
 }
 
 // Session implements place.Place.
-func (p *fakePlace) Session(ctx context.Context, _ string) (place.Session, error) {
-	return &fakeSession{p}, errors.Join(ctx.Err(), p.ended())
+func (f *fakePlace) Session(ctx context.Context, _ string) (place.Session, error) {
+	return &fakeSession{f}, errors.Join(ctx.Err(), f.ended())
 }
 
 type fakeSession struct{ *fakePlace }
 
-func (s *fakeSession) Run(ctx context.Context, cmd environment.Command) (environment.Status, error) {
-	if err := s.ended(); err != nil {
+func (f *fakeSession) Run(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	if err := f.ended(); err != nil {
 		return environment.Status{}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
-		case <-s.done:
+		case <-f.done:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	run := exec.CommandContext(ctx, cmd.Argv[0], cmd.Argv[1:]...)
 	if run.Dir = cmd.Dir; run.Dir == "" {
-		run.Dir = s.workspace(s.spec)
+		run.Dir = f.workspace(f.spec)
 	}
 	run.Stdin, run.Stdout, run.Stderr, run.Env = cmd.Stdin, cmd.Stdout, cmd.Stderr, os.Environ()
-	s.mu.Lock()
+	f.mu.Lock()
 	env := map[string]string{}
-	if s.as != nil {
-		env = maps.Clone(s.as.Env)
+	if f.as != nil {
+		env = maps.Clone(f.as.Env)
 	}
-	s.mu.Unlock()
+	f.mu.Unlock()
 	maps.Copy(env, cmd.Env)
 	for name, value := range env {
 		run.Env = append(run.Env, name+"="+value)
 	}
 	err := run.Run()
 	var exited *exec.ExitError
-	if err := s.ended(); err != nil {
+	if err := f.ended(); err != nil {
 		return environment.Status{}, err
 	}
 	if errors.As(err, &exited) && exited.Exited() {
@@ -441,12 +441,12 @@ func (s *fakeSession) Run(ctx context.Context, cmd environment.Command) (environ
 	return environment.Status{}, errors.Join(context.Cause(ctx), err)
 }
 
-func (s *fakeSession) Files(ctx context.Context) (*environment.Files, error) {
-	if err := s.ended(); err != nil {
+func (f *fakeSession) Files(ctx context.Context) (*environment.Files, error) {
+	if err := f.ended(); err != nil {
 		return nil, err
 	}
 	near, far := net.Pipe()
-	server, err := sftp.NewServer(far, sftp.WithServerWorkingDirectory(s.workspace(s.spec)))
+	server, err := sftp.NewServer(far, sftp.WithServerWorkingDirectory(f.workspace(f.spec)))
 	if err != nil {
 		return nil, err
 	}
@@ -454,4 +454,4 @@ func (s *fakeSession) Files(ctx context.Context) (*environment.Files, error) {
 	return environment.NewFiles(ctx, near)
 }
 
-func (s *fakeSession) Close() error { return nil }
+func (f *fakeSession) Close() error { return nil }

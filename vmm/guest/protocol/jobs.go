@@ -131,29 +131,29 @@ func ReadJobFrame(r io.Reader, buf []byte) (JobFrame, error) {
 	return f, f.check()
 }
 
-func (f JobFrame) check() error {
-	switch f.Kind {
+func (j JobFrame) check() error {
+	switch j.Kind {
 	case JobOutput, JobStderr, JobInput, JobInputEnd:
 		return nil
 	case JobOffset:
-		if len(f.Data) != 8 {
-			return fmt.Errorf("a position of %d bytes", len(f.Data))
+		if len(j.Data) != 8 {
+			return fmt.Errorf("a position of %d bytes", len(j.Data))
 		}
 		return nil
 	case JobEnd:
-		_, err := f.Exit()
+		_, err := j.Exit()
 		return err
 	}
-	return fmt.Errorf("a frame of the unknown kind %q", f.Kind)
+	return fmt.Errorf("a frame of the unknown kind %q", j.Kind)
 }
 
 // Offset is the position in a JobOffset.
-func (f JobFrame) Offset() uint64 { return binary.BigEndian.Uint64(f.Data) }
+func (j JobFrame) Offset() uint64 { return binary.BigEndian.Uint64(j.Data) }
 
 // Exit is how the job ended, from a JobEnd.
-func (f JobFrame) Exit() (JobExit, error) {
+func (j JobFrame) Exit() (JobExit, error) {
 	var e JobExit
-	if err := json.Unmarshal(f.Data, &e); err != nil {
+	if err := json.Unmarshal(j.Data, &e); err != nil {
 		return e, fmt.Errorf("the end of a job: %w", err)
 	}
 	if e.Status < 0 || e.Status > 255 || len(e.Signal) > 16 {

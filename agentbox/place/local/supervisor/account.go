@@ -79,7 +79,7 @@ func openAccounting(path string, kept func() bool) (*accounting, error) {
 
 // sampleCPU adds the processor time that the machine's processes have used since the last look.
 // What a process uses between the last look and its end is lost, so looks are frequent.
-func (b *accounting) sampleCPU(pids []int) {
+func (a *accounting) sampleCPU(pids []int) {
 	present := map[process]time.Duration{}
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)
@@ -90,24 +90,24 @@ func (b *accounting) sampleCPU(pids []int) {
 			present[process{pid, st.Starttime}] = time.Duration(st.CPUTime() * float64(time.Second))
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if len(present) > 0 {
-		b.addCPU(present)
+		a.addCPU(present)
 	}
 }
 
 // addCPU adds what the present processes have used beyond the previous look. The caller holds mu.
-func (b *accounting) addCPU(present map[process]time.Duration) {
+func (a *accounting) addCPU(present map[process]time.Duration) {
 	for p, used := range present {
-		b.account.CPU += max(used-b.lastCPU[p], 0)
+		a.account.CPU += max(used-a.lastCPU[p], 0)
 	}
-	b.lastCPU = present
+	a.lastCPU = present
 }
 
 // measureMemory measures the memory that the machine's processes hold. The kernel walks through all
 // of it to answer, so this is rarer than look.
-func (b *accounting) measureMemory(pids []int, now time.Time) {
+func (a *accounting) measureMemory(pids []int, now time.Time) {
 	var pss int64
 	for _, pid := range pids {
 		p, err := procfs.NewProc(pid)
@@ -118,88 +118,88 @@ func (b *accounting) measureMemory(pids []int, now time.Time) {
 			pss += int64(r.Pss)
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if pss > 0 {
-		b.addMemory(pss, now)
+		a.addMemory(pss, now)
 	}
 }
 
 // addMemory counts pss bytes as held since the previous measurement, so the sum is an integral by
 // rectangles. The caller holds mu.
-func (b *accounting) addMemory(pss int64, now time.Time) {
-	if !b.memoryMeasured.IsZero() {
-		b.account.Memory += float64(pss) / (1 << 30) * now.Sub(b.memoryMeasured).Seconds()
+func (a *accounting) addMemory(pss int64, now time.Time) {
+	if !a.memoryMeasured.IsZero() {
+		a.account.Memory += float64(pss) / (1 << 30) * now.Sub(a.memoryMeasured).Seconds()
 	}
-	b.memoryMeasured = now
-	b.account.MemoryPeak = max(b.account.MemoryPeak, pss)
+	a.memoryMeasured = now
+	a.account.MemoryPeak = max(a.account.MemoryPeak, pss)
 }
 
 // begin starts the clock of the account, once.
-func (b *accounting) begin(now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.memoryMeasured.IsZero() {
-		b.memoryMeasured = now
+func (a *accounting) begin(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.memoryMeasured.IsZero() {
+		a.memoryMeasured = now
 	}
 }
 
 // received and sent count bytes of the network, as seen by the box.
-func (b *accounting) received(n int) { b.count(int64(n), 0) }
-func (b *accounting) sent(n int)     { b.count(0, int64(n)) }
+func (a *accounting) received(n int) { a.count(int64(n), 0) }
+func (a *accounting) sent(n int)     { a.count(0, int64(n)) }
 
 // count adds bytes that went into the box and out of it.
-func (b *accounting) count(in, out int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.account.In += in
-	b.account.Out += out
+func (a *accounting) count(in, out int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.account.In += in
+	a.account.Out += out
 }
 
 // tokens counts one answer of a model and writes the account at once: an answer may cost more than
 // everything else together.
-func (b *accounting) tokens(model string, t agentbox.Tokens) error {
-	b.mu.Lock()
-	b.account.AddTokens(model, t)
-	b.mu.Unlock()
-	if !b.hasAccount() {
+func (a *accounting) tokens(model string, t agentbox.Tokens) error {
+	a.mu.Lock()
+	a.account.AddTokens(model, t)
+	a.mu.Unlock()
+	if !a.hasAccount() {
 		return nil
 	}
-	return b.write()
+	return a.write()
 }
 
 // underPressure records the shortages that the guest reports at now, unless they are known.
-func (b *accounting) underPressure(stats protocol.GuestStats, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, p := range b.reported.unreported(stats) {
-		if p.Time = now; len(b.account.Pressure) < maxPressure {
-			b.account.Pressure = append(b.account.Pressure, p)
+func (a *accounting) underPressure(stats protocol.GuestStats, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.reported.unreported(stats) {
+		if p.Time = now; len(a.account.Pressure) < maxPressure {
+			a.account.Pressure = append(a.account.Pressure, p)
 		}
 	}
 }
 
 // used is a copy of what the box has used so far.
-func (b *accounting) used() agentbox.Consumption {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.account.Plus(agentbox.Consumption{})
+func (a *accounting) used() agentbox.Consumption {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.account.Plus(agentbox.Consumption{})
 }
 
 // write writes the account to its file, unless the file has it already. The file is replaced as a
 // whole and not synced: after a power loss it may be empty, and the account starts over.
-func (b *accounting) write() error {
-	b.writing.Lock()
-	defer b.writing.Unlock()
-	b.mu.Lock()
-	text, err := json.Marshal(b.account)
-	b.mu.Unlock()
-	if err != nil || bytes.Equal(text, b.written) {
+func (a *accounting) write() error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	a.mu.Lock()
+	text, err := json.Marshal(a.account)
+	a.mu.Unlock()
+	if err != nil || bytes.Equal(text, a.written) {
 		return err
 	}
-	if err := durable.Replace(b.path, text, 0o600); err != nil {
+	if err := durable.Replace(a.path, text, 0o600); err != nil {
 		return err
 	}
-	b.written = text
+	a.written = text
 	return nil
 }

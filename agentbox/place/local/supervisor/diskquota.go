@@ -41,17 +41,17 @@ func newDiskWatch(limit, held, used int64) *diskWatch {
 // due tells whether it is time to measure again. step is what may still be written before the
 // limit, but neither so little that a full workspace is measured all the time nor so much that one
 // that grows fast is noticed late.
-func (w *diskWatch) due(used int64, now time.Time) bool {
-	w.used = min(w.used, used)
-	step := min(max(w.limit-w.size, w.limit/32), w.limit/4)
-	return used-w.used >= step || now.Sub(w.at) >= max(measureEvery, measureShare*w.cost)
+func (d *diskWatch) due(used int64, now time.Time) bool {
+	d.used = min(d.used, used)
+	step := min(max(d.limit-d.size, d.limit/32), d.limit/4)
+	return used-d.used >= step || now.Sub(d.at) >= max(measureEvery, measureShare*d.cost)
 }
 
 // record takes a measurement, with its time and cost, and tells whether the workspace exceeds its
 // quota. Callers stop at the first true.
-func (w *diskWatch) record(held, used int64, at time.Time, cost time.Duration) bool {
-	w.size, w.used, w.at, w.cost = held, used, at, cost
-	return held > w.limit
+func (d *diskWatch) record(held, used int64, at time.Time, cost time.Duration) bool {
+	d.size, d.used, d.at, d.cost = held, used, at, cost
+	return held > d.limit
 }
 
 // Times of watchDisk, which looks at the fill of the file system, one cheap call, every diskEvery.

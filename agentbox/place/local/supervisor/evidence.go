@@ -95,21 +95,21 @@ func (s *Supervisor) pollGuest(ctx context.Context) {
 
 // unreported returns what is new in a report, which is known from then on. The numbers are the
 // guest's own. They may be lies, which then end up in the evidence of the box's own task.
-func (d *pressureWatch) unreported(now protocol.GuestStats) (list []agentbox.Pressure) {
-	if now.OOMKills > d.kills {
+func (p *pressureWatch) unreported(now protocol.GuestStats) (list []agentbox.Pressure) {
+	if now.OOMKills > p.kills {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureMemory, Count: now.OOMKills})
 	}
-	if now.ForkBombs > d.bombs {
+	if now.ForkBombs > p.bombs {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureProcesses, Count: now.ForkBombs})
 	}
 	workspace, runtime := now.WorkspaceFree < almostFull, now.RuntimeFree < almostFull
-	if workspace && !d.workspace {
+	if workspace && !p.workspace {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureDisk, Detail: "workspace"})
 	}
-	if runtime && !d.runtime {
+	if runtime && !p.runtime {
 		list = append(list, agentbox.Pressure{What: agentbox.PressureDisk, Detail: "runtime"})
 	}
-	*d = pressureWatch{now.OOMKills, now.ForkBombs, workspace, runtime}
+	*p = pressureWatch{now.OOMKills, now.ForkBombs, workspace, runtime}
 	return list
 }
 

@@ -129,10 +129,10 @@ type metered struct {
 }
 
 // Read implements net.Conn. It counts what the box has sent.
-func (c metered) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.b.sent(n)
-	if !c.m.addBytes(n) {
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	m.b.sent(n)
+	if !m.m.addBytes(n) {
 		return 0, errLimit
 	}
 	return n, err
@@ -140,12 +140,12 @@ func (c metered) Read(p []byte) (int, error) {
 
 // Write implements net.Conn. It counts what the box receives, and passes on nothing beyond the
 // limit.
-func (c metered) Write(p []byte) (int, error) {
-	if !c.m.addBytes(len(p)) {
+func (m metered) Write(p []byte) (int, error) {
+	if !m.m.addBytes(len(p)) {
 		return 0, errLimit
 	}
-	n, err := c.Conn.Write(p)
-	c.b.received(n)
+	n, err := m.Conn.Write(p)
+	m.b.received(n)
 	return n, err
 }
 
@@ -157,4 +157,4 @@ type meteredStream struct {
 
 // CloseWrite ends the direction to the box, as a server does that has sent everything; the box may
 // still send.
-func (c meteredStream) CloseWrite() error { return c.box.CloseWrite() }
+func (m meteredStream) CloseWrite() error { return m.box.CloseWrite() }

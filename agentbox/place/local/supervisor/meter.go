@@ -226,12 +226,12 @@ type countingListener struct {
 }
 
 // Accept counts a client in, until its connection is closed.
-func (w countingListener) Accept() (net.Conn, error) {
-	c, err := w.Listener.Accept()
+func (c countingListener) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return countingConn{c, w.m, w.m.addClient()}, nil
+	return countingConn{conn, c.m, c.m.addClient()}, nil
 }
 
 // addClient counts a client or a job in; leave counts it out. In between the box is not idle, and

@@ -55,8 +55,8 @@ type Supervisors struct {
 
 // Start starts a supervisor and returns at once. Its sockets exist already, and calls wait until it
 // serves them. Conflict if the box has a supervisor.
-func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
-	names := m.Home.Box(cfg.Box)
+func (s Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Supervisor, error) {
+	names := s.Home.Box(cfg.Box)
 	if err := os.MkdirAll(names.Run, 0o700); err != nil {
 		return nil, agentbox.MarkNoSpace(err)
 	}
@@ -69,9 +69,9 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	}
 	// The child has copies; the template's files belong to the template.
 	defer closeAll(files.Lock, files.Control, files.SSH)
-	cmd := exec.Command(m.Program)
+	cmd := exec.Command(s.Program)
 	cmd.Args = []string{"agentbox", "supervise"} // what ps shows
-	cmd.Env = append(os.Environ(), home.EnvDir+"="+m.Home.Dir)
+	cmd.Env = append(os.Environ(), home.EnvDir+"="+s.Home.Dir)
 	cmd.Dir = names.Dir
 	cmd.ExtraFiles = files.List()
 	// It must not die with the daemon or its terminal.
@@ -86,14 +86,14 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 	if err != nil {
 		return nil, err
 	}
-	if err := yielding.Start(cmd, m.Yield, cfg.Box.String(), cfg.Spec.Memory); err != nil {
+	if err := yielding.Start(cmd, s.Yield, cfg.Box.String(), cfg.Spec.Memory); err != nil {
 		return nil, fmt.Errorf("start a supervisor: %w", err)
 	}
-	s := &Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
+	started := &Supervisor{Client: api.NewClient(names.Control()), Done: make(chan struct{}), Box: names}
 	// This goroutine ends with the supervisor, which may outlive this daemon, so nothing waits for it.
 	go func() {
 		_ = cmd.Wait()
-		s.end()
+		started.end()
 	}()
 	// The process id first, so that another daemon that finds the lock held knows which process to
 	// kill.
@@ -105,7 +105,7 @@ func (m Supervisors) Start(cfg supervisor.Config, template vmm.Template) (*Super
 		_ = cmd.Process.Kill()
 		return nil, fmt.Errorf("configure a supervisor: %w", err)
 	}
-	return s, nil
+	return started, nil
 }
 
 // supervisorFiles takes the box's lock and binds its sockets for the child to inherit. The lock
