@@ -204,12 +204,12 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	})
 	d.tasks = d.newTasks()
 	d.taskWork = tasks.Work{Tasks: d.tasks, Boxes: manager.Work}
-	d.fleet.worker.Local = d.fleetLocal()
 	d.handover = handover.New(handover.Parts{
 		Home: cfg.Home, Log: cfg.Log, Key: shared.key, Team: shared.team, Mesh: shared.mesh, Peers: d.peers(), Remotes: shared.remotes, Results: shared.results, Boxes: manager, Queue: d.queue,
 		Work: d.taskWork, Snapshots: d.snapshots, Sources: d.sources, Fleet: d.fleet.owner, Elsewhere: d.fleet.boxes, Changed: changes.Changed,
 	})
 	shared.contexts.Store(d.handover.Owner)
+	d.serveFleet()
 	d.schedules = d.newSchedules()
 	d.tooling = d.newTools()
 	if d.export != nil {

@@ -21,7 +21,7 @@ type fleetParts struct {
 	boxes  *elsewhere.Boxes
 }
 
-// newFleet makes them; d.queue is set later, before anything runs.
+// newFleet makes them. serveFleet completes them when there is a queue.
 func (d *daemon) newFleet() fleetParts {
 	peers := d.peers()
 	wake := background.NewSignal()
@@ -56,9 +56,16 @@ func (d *daemon) newFleet() fleetParts {
 		}},
 		Ctx: d.ctx, Here: d.boxes, Store: d.store, Team: peers, Saves: d.saves, Worker: p.worker,
 	}
-	d.shares.team.Serve(fleet.Service, p.owner.Serve)
-	d.shares.team.Serve(fleet.BoxService, p.worker.Serve)
 	return p
+}
+
+// serveFleet gives the worker this machine, and lets members ask both parts.
+func (d *daemon) serveFleet() {
+	d.fleet.worker.Local = elsewhere.Local{
+		Ctx: d.ctx, Boxes: d.boxes, Queue: d.queue, NewTasks: d.tasks.Submit, Work: d.taskWork, Saves: d.saves, Sources: d.sources, Keeper: d.idle, Team: d.peers(), Elsewhere: d.fleet.boxes,
+	}
+	d.shares.team.Serve(fleet.Service, d.fleet.owner.Serve)
+	d.shares.team.Serve(fleet.BoxService, d.fleet.worker.Serve)
 }
 
 // attemptOver tells whether nobody waits for the result of an attempt of a task of this machine.
@@ -72,10 +79,4 @@ func (d *daemon) attemptOver(id agentbox.TaskID, attempt int) bool {
 
 func (d *daemon) lending() lending.Lending {
 	return lending.Lending{Policies: d.boxes.Policies, Boxes: d.boxes, Store: d.store, Worker: d.fleet.worker, Clients: d.clients}
-}
-
-func (d *daemon) fleetLocal() elsewhere.Local {
-	return elsewhere.Local{
-		Ctx: d.ctx, Boxes: d.boxes, Queue: d.queue, NewTasks: d.tasks.Submit, Work: d.taskWork, Saves: d.saves, Sources: d.sources, Keeper: d.idle, Team: d.peers(), Elsewhere: d.fleet.boxes,
-	}
 }
