@@ -220,6 +220,8 @@ type ListRequest struct {
 	ID     string            `json:"id,omitempty"` // only the box with this whole ID
 	Labels map[string]string `json:"labels,omitempty"`
 	Usage  bool              `json:"usage,omitempty"` // measure each box; some milliseconds per box
+	// Known asks no box: none has a lease's end, ports or services then.
+	Known bool `json:"known,omitempty"`
 }
 
 // ForkRequest copies a box, including its running processes. The original goes on. If Name is "",

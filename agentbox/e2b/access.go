@@ -134,7 +134,7 @@ var errDenied = agentbox.Errorf(agentbox.Unauthorized, "no access token of this 
 func (f *Face) findSigned(ctx context.Context, method string, query url.Values, box string) (admitted, error) {
 	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRead})
 	defer done()
-	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{ID: box, Labels: map[string]string{labelKind: kindSandbox}}, nil)
+	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{ID: box, Known: true, Labels: map[string]string{labelKind: kindSandbox}}, nil)
 	for _, b := range all {
 		owner := b.Labels[labelOwner]
 		text, err := f.knownSeal(ctx, owner, b.ID)

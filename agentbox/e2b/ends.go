@@ -55,7 +55,7 @@ func (f *Face) endSandboxes(ctx context.Context) {
 func (f *Face) running(ctx context.Context) (out []agentbox.Box, err error) {
 	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b ends", Scope: api.ScopeRead})
 	defer done()
-	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{Labels: map[string]string{labelKind: kindSandbox}}, nil)
+	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{Known: true, Labels: map[string]string{labelKind: kindSandbox}}, nil)
 	for _, b := range all {
 		if _, making := f.making.Load(b.Labels[labelEnd]); !making && b.Labels[labelPaused] == "" {
 			out = append(out, b)

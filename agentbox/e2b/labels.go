@@ -32,7 +32,7 @@ func refTo(b agentbox.Box) api.BoxRef { return api.BoxRef{Box: b.ID.String()} }
 
 // boxesOf lists the sandboxes or snapshots of a caller, of one ID or all.
 func boxesOf(ctx context.Context, c caller, kind, id string) ([]agentbox.Box, error) {
-	return client.Call(ctx, c.Client, api.ListBoxes, api.ListRequest{ID: id, Labels: map[string]string{labelKind: kind, labelOwner: c.grant.ID}}, nil)
+	return client.Call(ctx, c.Client, api.ListBoxes, api.ListRequest{ID: id, Known: true, Labels: map[string]string{labelKind: kind, labelOwner: c.grant.ID}}, nil)
 }
 
 // find finds a sandbox or snapshot of a caller by its whole ID.

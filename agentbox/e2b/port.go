@@ -75,7 +75,7 @@ func (r *releasing) Close() error {
 func (f *Face) ownerOf(ctx context.Context, box string) (session, error) {
 	looking, ctx, done := f.as(ctx, api.Token{ID: "e2b", Scope: api.ScopeRead})
 	defer done()
-	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{ID: box, Labels: map[string]string{labelKind: kindSandbox}}, nil)
+	all, err := client.Call(ctx, looking.Client, api.ListBoxes, api.ListRequest{ID: box, Known: true, Labels: map[string]string{labelKind: kindSandbox}}, nil)
 	if err == nil && len(all) != 1 {
 		err = agentbox.Errorf(agentbox.NotFound, "there is no sandbox %s", box)
 	}

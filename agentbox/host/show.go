@@ -21,8 +21,11 @@ func (m *Manager) List(ctx context.Context, req api.ListRequest, progress agentb
 	m.boxes.reportUnread(progress)
 	// Measuring takes a call to each supervisor, so it is done on request only.
 	want := brief
-	if req.Usage {
+	switch {
+	case req.Usage:
 		want = withUsage
+	case req.Known:
+		want = recorded
 	}
 	out := []agentbox.Box{}
 	for _, b := range m.boxes.all() {
@@ -44,20 +47,21 @@ func (m *Manager) Show(ctx context.Context, ref api.BoxRef, _ agentbox.Progress)
 	return m.describe(ctx, b, everything), nil
 }
 
-// Find describes a box without asking its guest or waking it.
+// Find describes a box as far as it is known without asking its supervisor.
 func (m *Manager) Find(ctx context.Context, ref api.BoxRef) (agentbox.Box, error) {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return agentbox.Box{}, err
 	}
-	return m.describe(ctx, b, brief), nil
+	return m.describe(ctx, b, recorded), nil
 }
 
 // depth is how much of a description is worth waiting for.
 type depth int
 
 const (
-	brief      depth = iota // what the daemon and the supervisor know
+	recorded   depth = iota // what the daemon knows: no lease, ports and services
+	brief                   // what the daemon and the supervisor know
 	withUsage               // what the box costs, which takes some milliseconds
 	everything              // what only the guest knows
 )
@@ -85,7 +89,7 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 	if rec.Box.Source.IsZero() && workspace.IsDeleted(rec.Box.Directory) {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemDirectory, Detail: rec.Box.Directory})
 	}
-	if p != nil {
+	if p != nil && depth > recorded {
 		wait := askTimeout
 		if depth == everything {
 			wait = askOneTimeout
