@@ -31,6 +31,7 @@ type IdleFacts struct {
 	Input    *time.Time `json:"input,omitempty"`    // somebody uses it since then; zero: nobody does
 	Lid      *bool      `json:"lid_closed,omitempty"`
 	Battery  *bool      `json:"on_battery,omitempty"`
+	Metered  *bool      `json:"metered,omitempty"`  // who pays for its network pays by the byte
 	Sleeping bool       `json:"sleeping,omitempty"` // it is about to, or has just woken up
 	Running  int        `json:"running"`            // tasks of others, which make load themselves
 }
@@ -48,6 +49,7 @@ const (
 	IdleBattery  IdleReason = "battery"
 	IdleFull     IdleReason = "full"
 	IdleSleep    IdleReason = "sleep"
+	IdleMetered  IdleReason = "metered"
 )
 
 // IdleBoxes is how boxes of others give way to what this machine's owner runs.

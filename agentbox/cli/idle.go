@@ -102,6 +102,9 @@ func idleFacts(s api.IdleStatus) facts {
 	if f.Battery != nil && *f.Battery {
 		rows = append(rows, []string{"power", "battery"})
 	}
+	if f.Metered != nil && *f.Metered {
+		rows = append(rows, []string{"network", "paid by the byte"})
+	}
 	rows = append(rows, []string{"running", agentbox.Plural(f.Running, "task") + " of others"})
 	rows = append(rows, []string{"boxes", idleBoxesText(s.Boxes)})
 	return facts{value: s, table: append(rows, []string{"now", idleText(s)})}
@@ -127,7 +130,7 @@ func againstText(r api.IdleReason) string {
 	words := map[api.IdleReason]string{
 		api.IdleDenied: "its owner has not allowed it", api.IdleHours: "it is not within the hours", api.IdleInput: "somebody works at it",
 		api.IdleLoad: "it is busy", api.IdlePressure: "its CPUs are short", api.IdleBattery: "it is on battery", api.IdleFull: "it runs as many tasks as it may",
-		api.IdleSleep: "it is about to sleep",
+		api.IdleSleep: "it is about to sleep", api.IdleMetered: "its network is paid by the byte",
 	}
 	return cmp.Or(words[r], agentbox.Printable(string(r)))
 }

@@ -52,6 +52,15 @@ func Ends(p api.IdlePolicy, f api.IdleFacts) (against []api.IdleReason) {
 	return against
 }
 
+// Busy returns the reasons against work of this machine's own user that can wait, and may fetch much.
+func Busy(p api.IdlePolicy, f api.IdleFacts) []api.IdleReason {
+	against := Decide(p, f)
+	if f.Metered != nil && *f.Metered {
+		against = append(against, api.IdleMetered)
+	}
+	return against
+}
+
 // within tells whether a time of day is in [from, to), which may span midnight. Equal bounds are the
 // whole day.
 func within(from, to string, now time.Time) bool {

@@ -42,6 +42,12 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
+	if got := Busy(allowed, api.IdleFacts{Metered: new(true)}); !slices.Equal(got, []api.IdleReason{api.IdleMetered}) {
+		t.Errorf("paid by the byte: %v", got)
+	}
+	if got := Busy(allowed, api.IdleFacts{Metered: new(false)}); len(got) != 0 {
+		t.Errorf("not paid by the byte: %v", got)
+	}
 	if got := Ends(allowed, api.IdleFacts{Load: new(5.0), Running: 9}); len(got) != 0 {
 		t.Errorf("what runs ends for its own load: %v", got)
 	}

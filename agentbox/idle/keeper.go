@@ -45,7 +45,7 @@ func (k Keeper) Status(ctx context.Context) (api.IdleStatus, error) {
 	f.Now, f.Running = time.Now(), running
 	f.Sleeping = k.Sleeping != nil && k.Sleeping()
 	own := api.IdlePolicy{Allowed: true, Tasks: f.Running + 1}
-	return api.IdleStatus{Policy: p, Facts: f, Against: Decide(p, f), Busy: Decide(own, f), Boxes: k.boxes()}, nil
+	return api.IdleStatus{Policy: p, Facts: f, Against: Decide(p, f), Busy: Busy(own, f), Boxes: k.boxes()}, nil
 }
 
 // Yield is how far boxes of others give way: where the owner lets them run while he works, a program

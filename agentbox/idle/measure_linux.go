@@ -28,7 +28,7 @@ func (m *Meter) measure(ctx context.Context, root string, guests bool) (f api.Id
 	if fs, err := sysfs.NewFS(filepath.Join(root, "sys")); err == nil {
 		f.Battery = onBattery(fs)
 	}
-	f.Input, f.Lid = logind(ctx)
+	f.Input, f.Lid, f.Metered = bus(ctx)
 	return f
 }
 
@@ -65,16 +65,37 @@ func onBattery(fs sysfs.FS) *bool {
 	return on
 }
 
-// logind asks since when somebody uses this machine, and whether the lid is closed. A machine on
-// which no graphical session tells logind that it is idle has no answer.
-func logind(ctx context.Context) (input *time.Time, lid *bool) {
+// bus asks what others know of this machine.
+func bus(ctx context.Context) (input *time.Time, lid, metered *bool) {
 	ctx, cancel := context.WithTimeout(ctx, logindTimeout)
 	defer cancel()
 	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
 	if err != nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	defer conn.Close()
+	input, lid = logind(ctx, conn)
+	var v dbus.Variant
+	manager := conn.Object("org.freedesktop.NetworkManager", "/org/freedesktop/NetworkManager")
+	if manager.CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", dbus.FlagNoAutoStart, "org.freedesktop.NetworkManager", "Metered").Store(&v) == nil {
+		metered = fromNetworkManager(v)
+	}
+	return input, lid, metered
+}
+
+// fromNetworkManager reads NMMetered: 0 unknown, 1 yes, 2 no, 3 and 4 the same as a guess.
+func fromNetworkManager(v dbus.Variant) *bool {
+	n, ok := v.Value().(uint32)
+	if !ok || n < 1 || n > 4 {
+		return nil
+	}
+	yes := n%2 == 1
+	return &yes
+}
+
+// logind asks since when somebody uses this machine, and whether the lid is closed. A machine on
+// which no graphical session tells logind that it is idle has no answer.
+func logind(ctx context.Context, conn *dbus.Conn) (input *time.Time, lid *bool) {
 	var all map[string]dbus.Variant
 	manager := conn.Object("org.freedesktop.login1", "/org/freedesktop/login1")
 	if manager.CallWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, "org.freedesktop.login1.Manager").Store(&all) != nil {

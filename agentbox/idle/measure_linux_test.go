@@ -58,6 +58,17 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+func TestMetered(t *testing.T) {
+	for n, want := range map[uint32]*bool{0: nil, 1: new(true), 2: new(false), 3: new(true), 4: new(false), 5: nil} {
+		if got := fromNetworkManager(dbus.MakeVariant(n)); (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%d: %v", n, got)
+		}
+	}
+	if fromNetworkManager(dbus.MakeVariant("yes")) != nil {
+		t.Error("a text tells")
+	}
+}
+
 func TestFromLogind(t *testing.T) {
 	since := uint64(1_700_000_000_000_000)
 	properties := func(idle, lid bool, since uint64) map[string]dbus.Variant {

@@ -1,5 +1,5 @@
 // Command logind is what a script has for logind: it says that the machine will sleep, and waits for
-// those who asked for that. Nothing sleeps.
+// those who asked for that. Nothing sleeps. It is NetworkManager, too, whose network is paid by the byte.
 //
 //	logind serve SOCKET   a bus, and logind on it, until interrupted
 //	logind sleep SOCKET   returns when nobody holds the sleep up any more; fails if nobody ever did
@@ -32,6 +32,8 @@ const (
 	name = "org.freedesktop.login1"
 	path = dbus.ObjectPath("/org/freedesktop/login1")
 	face = "org.freedesktop.login1.Manager"
+
+	network = "org.freedesktop.NetworkManager"
 
 	config = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><type>system</type><listen>unix:path=%s</listen><auth>EXTERNAL</auth>
@@ -94,8 +96,13 @@ func serve(socket string) error {
 	if _, err := prop.Export(conn, path, delay); err != nil {
 		return err
 	}
-	if _, err := conn.RequestName(name, 0); err != nil {
+	if _, err := prop.Export(conn, "/org/freedesktop/NetworkManager", prop.Map{network: {"Metered": {Value: uint32(1)}}}); err != nil {
 		return err
+	}
+	for _, name := range []string{network, name} {
+		if _, err := conn.RequestName(name, 0); err != nil {
+			return err
+		}
 	}
 	if err := bus.Wait(); ctx.Err() == nil {
 		return err
