@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"bytes"
+	"errors"
 	"flag"
 	"maps"
 	"os/exec"
@@ -98,10 +100,16 @@ func TestSnapshotRestoresAnything(t *testing.T) {
 func anySteps(t *testing.T, most int, f func(r *rapid.T, done []string)) {
 	isolateGit(t)
 	if testing.Short() {
-		_ = flag.Set("rapid.checks", "3")
+		_ = flag.Set("rapid.checks", "15") // of which -short has it do a fifth
 	}
-	names := slices.Sorted(maps.Keys(steps))
+	names, checks := slices.Sorted(maps.Keys(steps)), 0
+	defer func() {
+		if checks == 0 {
+			t.Error("nothing was checked")
+		}
+	}()
 	rapid.Check(t, func(r *rapid.T) {
+		checks++
 		f(r, rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, most, rapid.ID).Draw(r, "steps"))
 	})
 }
@@ -128,12 +136,51 @@ func restoreAfter(t *testing.T, r rapid.TB, done []string) {
 	if err := Checkout(t.Context(), d.Kept(w.mirror), d.Branch, shared, dir); err != nil {
 		r.Fatal(err)
 	}
+	// A third one is made on another machine, of what that was sent.
+	sent, there := filepath.Join(w.dir, "sent"), filepath.Join(w.dir, "there", "p.git")
+	travel(t, r, w, d, there)
+	if err := Checkout(t.Context(), d.Kept(there), d.Branch, sent, ""); err != nil {
+		r.Fatal(err)
+	}
 	want := observe(r, w.box)
-	for _, made := range []string{dir, shared} {
+	for _, made := range []string{dir, shared, sent} {
 		if got := observe(r, made); got != want {
 			r.Fatalf("%s after %q:\n%s", filepath.Base(made), done, difference(got, want))
 		}
 	}
+}
+
+// travel sends a snapshot to another mirror as machines do, after parts of it that got lost: those are
+// refused, and leave nothing.
+func travel(t *testing.T, r rapid.TB, w world, d Document, there string) {
+	history, work := bytes.Buffer{}, bytes.Buffer{}
+	lacks, _, err := d.Lacks(t.Context(), there)
+	if err == nil && lacks {
+		err = d.WriteHistory(t.Context(), w.mirror, &history)
+	}
+	if err = errors.Join(err, d.WriteWork(t.Context(), w.mirror, &work)); err != nil {
+		r.Fatal(err)
+	}
+	receive := func(h, w []byte) error {
+		if lacks {
+			return d.Receive(t.Context(), there, bytes.NewReader(h), bytes.NewReader(w))
+		}
+		return d.Receive(t.Context(), there, nil, bytes.NewReader(w))
+	}
+	cut := work.Bytes()[:work.Len()*2/3]
+	if err := receive(history.Bytes(), cut); err == nil {
+		r.Fatal("two thirds of the work were taken")
+	}
+	m := mirror{mirrorFor(there, len(d.Whole))}
+	refs, err := m.git(t.Context(), nil, "for-each-ref", "--format=%(refname)")
+	left, globErr := filepath.Glob(filepath.Join(m.dir, "incoming-*"))
+	if err = errors.Join(err, globErr); err != nil || strings.Contains(refs, "snapshots/") || len(left) > 0 {
+		r.Fatalf("it is left: %s%q, %v", refs, left, err)
+	}
+	if err := receive(history.Bytes(), work.Bytes()); err != nil {
+		r.Fatal(err)
+	}
+	gitOut(t, m.dir, "fsck", "--connectivity-only", "--no-dangling")
 }
 
 // difference lists the lines that one of two texts has.
