@@ -26,6 +26,8 @@ var (
 	LeaveMesh = Endpoint[None, None]{"/v1/mesh/leave"}
 	// ListTeam returns the work of every machine of the team, as that machine reports it.
 	ListTeam = Endpoint[None, []TeamContext]{"/v1/mesh/contexts"}
+	// Prefetch shows and changes what is got of contexts before anybody enters them.
+	Prefetch = Endpoint[PrefetchRequest, Prefetched]{"/v1/mesh/prefetch"}
 )
 
 // MeshInitRequest creates a team. Listen is a UDP address, or "" for the configured one, which
@@ -131,4 +133,30 @@ type TeamContext struct {
 	Project   string `json:"project,omitempty"`
 	Branch    string `json:"branch,omitempty"`
 	Isolation string `json:"isolation,omitempty"`
+	Ready     bool   `json:"ready,omitempty"` // what it began with is here: image, result of setup, commit
+}
+
+// PrefetchRequest changes how much may come of contexts of others before anybody enters them; nil
+// changes nothing, 0 is nothing. With Now it comes at once, idle or not.
+type PrefetchRequest struct {
+	Limit *int64 `json:"limit,omitempty"` // bytes
+	Now   bool   `json:"now,omitempty"`
+}
+
+// Prefetched is what has come of contexts that this machine may enter. It comes while there are no
+// reasons in Busy.
+type Prefetched struct {
+	Limit    int64               `json:"limit"`
+	Bytes    int64               `json:"bytes"`
+	Busy     []IdleReason        `json:"busy"`
+	Contexts []PrefetchedContext `json:"contexts"`
+}
+
+// PrefetchedContext is a box or task of another machine.
+type PrefetchedContext struct {
+	Machine string `json:"machine"`
+	ID      string `json:"id"`
+	Project string `json:"project"`
+	Bytes   int64  `json:"bytes"`             // that came for it
+	Problem string `json:"problem,omitempty"` // why something of it is not here
 }

@@ -226,7 +226,11 @@ func (a *app) contexts(ctx context.Context) (all []workContext, err error) {
 			if c.Kind == "task" {
 				name = c.Machine + "/" + c.ID
 			}
-			all = append(all, workContext{c.Kind, name, c.State, c.Branch, time.Time{}, state.Done() && state != agentbox.TaskSucceeded})
+			text := c.State
+			if c.Ready {
+				text += ", what it began with is here"
+			}
+			all = append(all, workContext{c.Kind, name, text, c.Branch, time.Time{}, state.Done() && state != agentbox.TaskSucceeded})
 		}
 	}
 	slices.SortStableFunc(all, func(x, y workContext) int {

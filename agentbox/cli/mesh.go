@@ -14,6 +14,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/config"
 )
 
 // meshCommand groups the verbs about the team. The daemon is the member; this program contains
@@ -22,7 +23,7 @@ func (a *app) meshCommand() *cli.Command {
 	return &cli.Command{
 		Name: "mesh", Category: catHost, Usage: "the team: machines that share images, setup results and templates",
 		Commands: []*cli.Command{
-			a.meshInit(), a.meshInvite(), a.meshJoin(), a.meshPeers(), a.meshStatus(), a.meshTrust(), a.meshRevoke(), a.meshLeave(),
+			a.meshInit(), a.meshInvite(), a.meshJoin(), a.meshPeers(), a.meshStatus(), a.meshTrust(), a.meshRevoke(), a.meshPrefetch(), a.meshLeave(),
 		},
 	}
 }
@@ -162,6 +163,44 @@ func peerRow(p api.MeshPeer) []string {
 	return []string{
 		oneLine(p.Name), p.ID[:12], strings.Join(p.Roles, ","), p.State, since, load, free, fmt.Sprint(p.Records["image"]), bytesText(p.Sent), bytesText(p.Received), address,
 	}
+}
+
+// meshPrefetch is `mesh prefetch`. --json prints an api.Prefetched; --quiet the IDs of contexts.
+func (a *app) meshPrefetch() *cli.Command {
+	var req api.PrefetchRequest
+	return &cli.Command{
+		Name: "prefetch", Usage: "show or change what comes of others' boxes and tasks before you enter them", ArgsUsage: "[SIZE|off]",
+		Description: "Of boxes and tasks that were shared with this machine, the image, the result of setup and the commit come while it is idle, not on\n" +
+			"battery and not where the network is paid by the byte: at most SIZE, such as 10GiB. Nothing of it runs.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "now", Usage: "get it now, idle or not", Destination: &req.Now}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if word := cmd.Args().First(); word != "" {
+				var limit int64
+				if word != "off" {
+					var err error
+					if limit, err = config.ParseSize(word); err != nil {
+						return agentbox.Errorf(agentbox.Invalid, "prefetch %s: %w", word, err).WithHint("agentbox mesh prefetch 10GiB; off for nothing")
+					}
+				}
+				req.Limit = &limit
+			}
+			return callAndReport(ctx, a, api.Prefetch, req, prefetchFacts)
+		},
+	}
+}
+
+func prefetchFacts(p api.Prefetched) facts {
+	f := listed(p.Contexts, []string{"MACHINE", "CONTEXT", "PROJECT", "CAME", "STATE"}, func(c api.PrefetchedContext) (string, []string) {
+		return c.ID, []string{c.Machine, c.ID, c.Project, bytesText(c.Bytes), cmp.Or(c.Problem, "ready")}
+	})
+	f.value, f.text = p, fmt.Sprintf("%s of at most %s", bytesText(p.Bytes), bytesText(p.Limit))
+	switch {
+	case p.Limit == 0:
+		f.text = "off: agentbox mesh prefetch SIZE begins"
+	case len(p.Busy) > 0:
+		f.text += "; it waits, as this machine is not idle: " + againstText(p.Busy[0])
+	}
+	return f
 }
 
 // meshStatus is `mesh status`. Without a team it says how to get one, which is no error. --json

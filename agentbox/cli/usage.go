@@ -33,6 +33,7 @@ const unbounded = math.MaxInt
 var argumentsBy = map[string]arguments{
 	"":                                 {},
 	"[BOX]":                            {most: 1},
+	"[SIZE|off]":                       {most: 1},
 	"[BOX|TASK]":                       {most: 1},
 	"[BOX] [JOB]":                      {most: 2},
 	"TASK":                             {1, 1, "one task", "agentbox task ls lists them"},

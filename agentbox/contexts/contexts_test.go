@@ -27,7 +27,7 @@ func owner(t *testing.T) (*Owner, *int) {
 			}
 			return Subject{ID: "t-1", Project: "app"}, nil
 		},
-		Prepare:   func(context.Context, Subject, bool) (Answer, error) { prepared++; return all, nil },
+		Prepare:   func(context.Context, Subject, Question) (Answer, error) { prepared++; return all, nil },
 		Withdrawn: func() {}, Log: slog.New(slog.DiscardHandler),
 	}, &prepared
 }

@@ -16,11 +16,14 @@ const Service wire.Service = "contexts-1"
 
 // Question asks for a context, by the ID or name of a box or task. With History, the answer also
 // names the history of the commit that it began with. With Steal, the box is paused after that, for
-// those who may hand work back.
+// those who may hand work back. With Begun, nothing is prepared: the answer lists what the member may
+// enter or, with a name, has only that history. Have are commits that who asks has, with their histories.
 type Question struct {
-	Name    string `json:"name"`
-	History bool   `json:"history,omitempty"`
-	Steal   bool   `json:"steal,omitempty"`
+	Name    string   `json:"name"`
+	History bool     `json:"history,omitempty"`
+	Steal   bool     `json:"steal,omitempty"`
+	Begun   bool     `json:"begun,omitempty"`
+	Have    []string `json:"have,omitempty"`
 }
 
 // Answer names blobs by their manifests: the signed identity (package identity), the snapshot
@@ -32,6 +35,7 @@ type Answer struct {
 	History  agentbox.Digest `json:"history,omitzero"`
 	// Members are those who may enter it, for a machine that is to have a copy.
 	Members []string `json:"members,omitempty"`
+	Begun   []Begun  `json:"begun,omitempty"`
 	// Refused tells that there is no such context, or none for who asks; Failed, what went wrong.
 	Refused bool   `json:"refused,omitempty"`
 	Failed  string `json:"failed,omitempty"`
@@ -51,7 +55,12 @@ type Owner struct {
 	// Find finds a box or a task by its ID or name; NotFound if there is none.
 	Find func(ctx context.Context, name string) (Subject, error)
 	// Prepare makes what is handed over, as it is now.
-	Prepare func(ctx context.Context, s Subject, history bool) (Answer, error)
+	Prepare func(ctx context.Context, s Subject, q Question) (Answer, error)
+	// Subjects lists what there is, Begun says what one of it began with, and History makes a pack of
+	// that. They may be nil together.
+	Subjects func(ctx context.Context) ([]Subject, error)
+	Begun    func(ctx context.Context, s Subject) (Begun, error)
+	History  func(ctx context.Context, s Subject, have []string) (agentbox.Digest, error)
 	// Accept takes what a member who may hand it back has made of s.
 	Accept func(ctx context.Context, s Subject, member identity.PeerID, p Push) (Pushed, error)
 	// Steal pauses the box of s for a member, once its context was prepared.
@@ -79,6 +88,10 @@ func (o *Owner) Handler() wire.Handler {
 
 // answer grants what it names to the member who asks, if that may enter it.
 func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) Answer {
+	if q.Begun && q.Name == "" {
+		return o.list(ctx, member)
+	}
+	q.Have = q.Have[:min(len(q.Have), maxCommits)]
 	s, err := o.Find(ctx, q.Name)
 	may := false
 	if err == nil {
@@ -87,13 +100,18 @@ func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) 
 		}
 	}
 	if !may {
-		if a, ok := o.copied(member, q); ok {
+		if a, ok := o.copied(member, q); ok && !q.Begun {
 			return a
 		}
 		o.Log.Info("a member asked for a context that it may not enter", "peer", member.Short(), "error", err)
 		return Answer{Refused: true}
 	}
-	a, err := o.Prepare(ctx, s, q.History)
+	var a Answer
+	if q.Begun {
+		a.History, err = o.History(ctx, s, q.Have)
+	} else {
+		a, err = o.Prepare(ctx, s, q)
+	}
 	if err == nil && q.Steal {
 		err = o.Steal(ctx, s, member)
 	}
@@ -167,6 +185,7 @@ func (o *Owner) Share(s Subject, members []string, push bool) error {
 // Ask asks a member for a context. The error is Forbidden if there is none that this machine may
 // enter, Unavailable if the member does not answer.
 func Ask(ctx context.Context, c *wire.Conn, q Question) (a Answer, err error) {
+	q.Have = q.Have[:min(len(q.Have), maxCommits)]
 	if err := c.Ask(ctx, q, &a, maxMessage); err != nil {
 		return a, agentbox.Classify(agentbox.Unavailable, "the machine does not answer: %w", err)
 	}
@@ -175,7 +194,7 @@ func Ask(ctx context.Context, c *wire.Conn, q Question) (a Answer, err error) {
 		return a, agentbox.Errorf(agentbox.Forbidden, "you may not enter %s", agentbox.Printable(q.Name))
 	case a.Failed != "":
 		return a, agentbox.Errorf(agentbox.Conflict, "%s cannot be entered now: %s", agentbox.Printable(q.Name), agentbox.Printable(a.Failed[:min(len(a.Failed), maxFailed)]))
-	case a.Identity.IsZero() || a.Snapshot.IsZero() || a.Work.IsZero() || q.History && a.History.IsZero():
+	case !q.Begun && (a.Identity.IsZero() || a.Snapshot.IsZero() || a.Work.IsZero()) || (q.History || q.Begun) && a.History.IsZero():
 		return a, agentbox.Errorf(agentbox.Corrupt, "the answer about %s is incomplete", agentbox.Printable(q.Name))
 	}
 	return a, nil

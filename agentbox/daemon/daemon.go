@@ -120,6 +120,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.fleet.worker.Run(ctx) })
 	work.Go(func() { d.watcher().Run(ctx) })
 	work.Go(func() { d.handover.Copies.Run(ctx) })
+	work.Go(func() { d.handover.Ahead.Run(ctx) })
 	work.Go(func() { d.tooling.serve(ctx, cfg.Home.ToolsSocket(), cfg.Log) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)
@@ -207,6 +208,10 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	d.handover = handover.New(handover.Parts{
 		Home: cfg.Home, Log: cfg.Log, Key: shared.key, Team: shared.team, Mesh: shared.mesh, Peers: d.peers(), Remotes: shared.remotes, Results: shared.results, Boxes: manager, Queue: d.queue,
 		Work: d.taskWork, Snapshots: d.snapshots, Sources: d.sources, Fleet: d.fleet.owner, Elsewhere: d.fleet.boxes, Changed: changes.Changed,
+		Busy: func(ctx context.Context) ([]api.IdleReason, error) {
+			s, err := d.idle().Status(ctx)
+			return s.Busy, err
+		},
 	})
 	shared.contexts.Store(d.handover.Owner)
 	d.serveFleet()
@@ -265,7 +270,7 @@ func (d *daemon) entries() entries.Entries {
 }
 
 func (d *daemon) membership() membership.Membership {
-	return membership.Membership{Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf}
+	return membership.Membership{Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf, Ready: d.handover.Ahead.Ready}
 }
 
 func (d *daemon) evidence() tasks.Evidence {

@@ -33,6 +33,8 @@ import (
 //	places.json             where images came from and went to
 //	shared.json             what the user lets the team have, and what not
 //	contexts.json           which members may enter what, see agentbox/contexts
+//	ahead.json              what came of contexts of others before anybody entered them
+//	entered.json            boxes of others that were entered where they are
 //	checks-of-ci.json       how boxes and CI differed, see agentbox/identity
 //	copies/                 what tasks of others left, to enter while those are away: TASK@PEER.json
 //	boxes/<id>/             see Box
@@ -149,6 +151,8 @@ func (h Home) Mesh() string      { return filepath.Join(h.Dir, "mesh") }
 func (h Home) Remotes() string   { return filepath.Join(h.Dir, "places.json") }
 func (h Home) Shared() string    { return filepath.Join(h.Dir, "shared.json") }
 func (h Home) Copies() string    { return filepath.Join(h.Dir, "copies") } // contexts of others, ID.json
+func (h Home) Ahead() string     { return filepath.Join(h.Dir, "ahead.json") }
+func (h Home) Entered() string   { return filepath.Join(h.Dir, "entered.json") }
 func (h Home) Allowed() string   { return filepath.Join(h.Dir, "contexts.json") }
 func (h Home) CIChecks() string  { return filepath.Join(h.Dir, "checks-of-ci.json") }
 func (h Home) Boxes() string     { return filepath.Join(h.Dir, "boxes") }

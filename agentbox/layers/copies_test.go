@@ -15,7 +15,7 @@ func TestKeepCopy(t *testing.T) {
 	_, store := newResults(t)
 	s := Snapshots{Store: func(context.Context) (*cachestore.Store, error) { return store, nil }}
 	put := func(commit string) agentbox.Digest {
-		d, _, err := s.History(t.Context(), commit, func(_ context.Context, w io.Writer) error {
+		d, err := s.History(t.Context(), commit, false, func(_ context.Context, w io.Writer) error {
 			_, err := io.WriteString(w, commit)
 			return err
 		})
@@ -54,5 +54,32 @@ func TestKeepCopy(t *testing.T) {
 	}
 	if all := kept(); !slices.Equal(all, []agentbox.Digest{c}) {
 		t.Errorf("%v", all)
+	}
+}
+
+// The history for a machine that has some of it is made anew, and never taken for all of it.
+func TestHistory(t *testing.T) {
+	_, store := newResults(t)
+	s := Snapshots{Store: func(context.Context) (*cachestore.Store, error) { return store, nil }}
+	made := 0
+	put := func(rest bool, content string) agentbox.Digest {
+		t.Helper()
+		d, err := s.History(t.Context(), "c", rest, func(_ context.Context, w io.Writer) error {
+			made++
+			_, err := io.WriteString(w, content)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	some := put(true, "some")
+	all := put(false, "all of it")
+	if other := put(true, "other"); some == all || other == some || other == all || made != 3 {
+		t.Errorf("%s, %s, %s, made %d times", some, all, other, made)
+	}
+	if again := put(false, "not asked for"); again != all || made != 3 {
+		t.Errorf("%s is another one than %s, made %d times", again, all, made)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -20,11 +21,13 @@ import (
 
 // snapshotNamespace has the names of snapshots: ID, a StoredSnapshot; ID/work, its pack; identity/ID,
 // of a box or task; history/COMMIT, the pack of a commit with its history, which snapshots of other
-// machines' boxes build on; and copy/KEY/MANIFEST, what a copy of another machine's context consists of.
+// machines' boxes build on, history/COMMIT/rest, that without what the last machine that asked had; and
+// copy/KEY/MANIFEST, what a copy of another machine's context consists of.
 const (
 	snapshotNamespace = "snapshot"
 	workSuffix        = "/work"
 	historyPrefix     = "history/"
+	restSuffix        = "/rest"
 	identityPrefix    = "identity/"
 	snapshotType      = "application/vnd.agentbox.snapshot+json"
 	packType          = "application/x-git-pack"
@@ -97,20 +100,23 @@ func (s Snapshots) putPack(ctx context.Context, store *cachestore.Store, key str
 	return put, err
 }
 
-// History returns the manifest of the pack of a commit with its history, and its size. write writes
-// it, if there is none.
-func (s Snapshots) History(ctx context.Context, commit string, write func(context.Context, io.Writer) error) (agentbox.Digest, int64, error) {
+// History returns the manifest of the pack of a commit with its history. write writes it, if there is none.
+// With rest it is for a machine that has some of it, and made each time.
+func (s Snapshots) History(ctx context.Context, commit string, rest bool, write func(context.Context, io.Writer) error) (agentbox.Digest, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
-		return agentbox.Digest{}, 0, err
+		return agentbox.Digest{}, err
 	}
-	if n, err := store.Lookup(snapshotNamespace, historyPrefix+commit); err == nil {
-		if m, err := store.Manifest(ctx, n.Manifest); err == nil {
-			return n.Manifest, m.Size, nil
+	key := historyPrefix + commit
+	if rest {
+		key += restSuffix
+	} else if n, err := store.Lookup(snapshotNamespace, key); err == nil {
+		if _, err := store.Manifest(ctx, n.Manifest); err == nil {
+			return n.Manifest, nil
 		}
 	}
-	put, err := s.putPack(ctx, store, historyPrefix+commit, write)
-	return put.Manifest, put.Size, err
+	put, err := s.putPack(ctx, store, key, write)
+	return put.Manifest, err
 }
 
 // PutIdentity keeps the newest identity of a box or task, which key names, and returns its manifest.
@@ -154,17 +160,34 @@ func (s Snapshots) FetchDocument(ctx context.Context, remotes *Remotes, manifest
 	return s.decode(ctx, store, manifest, remotes.Source(Team), id.Hex())
 }
 
-// FetchPack gets a pack from the team, all of it, and opens it.
-func (s Snapshots) FetchPack(ctx context.Context, remotes *Remotes, manifest agentbox.Digest) (io.ReadCloser, int64, error) {
+// SizeOf asks the team how large a blob is.
+func (s Snapshots) SizeOf(ctx context.Context, remotes *Remotes, manifest agentbox.Digest) (int64, error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	m, err := store.EnsureManifest(ctx, manifest, remotes.Source(Team))
+	return m.Size, err
+}
+
+// AnySize is a bound for what a user waits for.
+const AnySize = math.MaxInt64
+
+// FetchPack gets a pack of at most most bytes from the team, all of it, and opens it. The error is NoSpace
+// for a larger one.
+func (s Snapshots) FetchPack(ctx context.Context, remotes *Remotes, manifest agentbox.Digest, most int64) (io.ReadCloser, int64, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := store.Fetch(ctx, manifest, remotes.Source(Team), nil); err != nil {
+	m, err := store.EnsureManifest(ctx, manifest, remotes.Source(Team))
+	if err == nil && m.Size > most {
+		err = agentbox.Errorf(agentbox.NoSpace, "it has %d bytes, at most %d", m.Size, most)
+	}
+	if err != nil {
 		return nil, 0, err
 	}
-	m, err := store.Manifest(ctx, manifest)
-	if err != nil {
+	if err := store.Fetch(ctx, manifest, remotes.Source(Team), nil); err != nil {
 		return nil, 0, err
 	}
 	r, err := store.OpenBlob(ctx, manifest, nil)

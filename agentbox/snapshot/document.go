@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,9 +174,35 @@ func (d Document) WriteWork(ctx context.Context, dir string, w io.Writer) error 
 	return git.PackAll(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, d.tips(), d.Partial, d.Base)
 }
 
-// WriteHistory writes a pack of the base with its history.
-func (d Document) WriteHistory(ctx context.Context, dir string, w io.Writer) error {
-	return git.PackAll(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, []string{d.Base}, d.Partial)
+// WriteHistory writes a pack of the base with its history, without that of commits which a mirror elsewhere
+// has. Those that this one lacks do not count.
+func (d Document) WriteHistory(ctx context.Context, dir string, w io.Writer, there ...string) error {
+	m := mirror{mirrorFor(dir, len(d.Whole))}
+	known, err := m.has(ctx, slices.DeleteFunc(slices.Clone(there), func(id string) bool { return !isObject(id, len(d.Whole)) })...)
+	if err != nil {
+		return err
+	}
+	return git.PackAll(ctx, m, w, []string{d.Base}, d.Partial, slices.Sorted(maps.Keys(known))...)
+}
+
+// Begun describes a commit of a project, of which nothing was changed. The error is Corrupt for names that
+// are none.
+func Begun(project, commit string) (Document, error) {
+	b, err := json.Marshal(Document{Version: documentVersion, Project: project, Base: commit, Head: commit, Whole: commit})
+	if err != nil {
+		return Document{}, err
+	}
+	return ParseDocument(b)
+}
+
+// Bases are the newest commits with which boxes began that a mirror has for documents like this one.
+func (d Document) Bases(ctx context.Context, dir string, most int) ([]string, error) {
+	m, err := openMirror(ctx, dir, len(d.Whole))
+	if err != nil {
+		return nil, err
+	}
+	out, err := m.git(ctx, nil, "for-each-ref", "--sort=-committerdate", fmt.Sprintf("--count=%d", most), "--format=%(objectname)", basesRef)
+	return strings.Fields(out), mirrorError(err)
 }
 
 // Lacks reports what a mirror lacks of a snapshot: its base, or what was done since.
@@ -211,9 +238,6 @@ func (d Document) Receive(ctx context.Context, dir string, history, work io.Read
 		if err := m.receiveHistory(ctx, history, d); err != nil {
 			return err
 		}
-		if err := m.setRefs(ctx, map[string]string{basesRef + d.Base: d.Base}); err != nil {
-			return err
-		}
 	}
 	if work != nil {
 		if err := m.receivePack(ctx, work, DefaultLimit, d.Partial, d.tips()); err != nil {
@@ -232,6 +256,15 @@ func (d Document) Receive(ctx context.Context, dir string, history, work io.Read
 		return err
 	}
 	return m.setRefs(ctx, d.refs(id))
+}
+
+// ReceiveBase takes the history of what a snapshot is to build on, as Receive does.
+func (d Document) ReceiveBase(ctx context.Context, dir string, history io.Reader) error {
+	m, err := openMirror(ctx, dir, len(d.Whole))
+	if err != nil {
+		return err
+	}
+	return m.receiveHistory(ctx, history, d)
 }
 
 // ReceiveOver takes the work of a snapshot that a box of another machine has made from a source of this

@@ -171,3 +171,85 @@ func FuzzDocument(f *testing.F) {
 		}
 	})
 }
+
+// Who has an earlier commit is sent what came since, whatever it says it has; nothing is taken that does not
+// have all of its history.
+func TestHistorySinceWhatIsThere(t *testing.T) {
+	isolateGit(t)
+	w := newWorld(t, `base; head -c 100000 /dev/urandom >big; git add big; git commit -qm big`)
+	first, _ := documentOf(t, w)
+	run := exec.Command("sh", "-ec", `cd box; git rev-parse HEAD; echo c >c; git add c; git commit -qm c; git rev-parse HEAD`)
+	run.Dir = w.dir
+	out, err := run.Output()
+	ids := strings.Fields(string(out))
+	if err != nil || len(ids) != 2 {
+		t.Fatalf("%q, %v", out, err)
+	}
+	documentOf(t, w) // the mirror has both
+	earlier, err := Begun(first.Project, ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := Begun(first.Project, ids[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack := func(d Document, there ...string) *bytes.Reader {
+		var b bytes.Buffer
+		if err := d.WriteHistory(t.Context(), w.mirror, &b, there...); err != nil {
+			t.Fatal(err)
+		}
+		return bytes.NewReader(b.Bytes())
+	}
+	there := filepath.Join(w.dir, "there", "p.git")
+	lies := []string{strings.Repeat("0", 40), "--all", "HEAD", "\n" + ids[0], ids[1][:12]}
+	if all := pack(now, lies...); all.Len() < 100000 {
+		t.Errorf("of those that it has not, %d bytes are left out", 100000-all.Len())
+	}
+	rest := pack(now, append(lies, ids[0])...)
+	if rest.Len() > 2000 {
+		t.Errorf("what came since has %d bytes", rest.Len())
+	}
+	if err := now.ReceiveBase(t.Context(), there, rest); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("a history with holes: %v", err)
+	}
+	tree, err := Begun(first.Project, treeOf(t, w, ids[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.ReceiveBase(t.Context(), there, pack(earlier)); agentbox.CodeOf(err) != agentbox.Corrupt {
+		t.Errorf("a tree as a commit: %v", err)
+	}
+	if have, err := now.Bases(t.Context(), there, 10); err != nil || len(have) != 0 {
+		t.Errorf("%v is left, %v", have, err)
+	}
+	rest = pack(now, ids[0])
+	for _, step := range []struct {
+		d    Document
+		pack io.Reader
+	}{{earlier, pack(earlier)}, {now, rest}} {
+		if err := step.d.ReceiveBase(t.Context(), there, step.pack); err != nil {
+			t.Fatal(err)
+		}
+		if _, lacks, err := step.d.Lacks(t.Context(), there); lacks || err != nil {
+			t.Errorf("it lacks %s: %v", step.d.Base, err)
+		}
+	}
+	if have, err := now.Bases(t.Context(), there, 1); err != nil || len(have) != 1 {
+		t.Errorf("%v, %v", have, err)
+	}
+	for _, bad := range [][2]string{{"", ids[0]}, {"app", "HEAD"}, {"a\x1bb", ids[0]}, {"app", "--all"}, {"app", ""}} {
+		if _, err := Begun(bad[0], bad[1]); agentbox.CodeOf(err) != agentbox.Corrupt {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func treeOf(t *testing.T, w world, commit string) string {
+	t.Helper()
+	out, err := exec.Command("git", "-C", filepath.Join(w.dir, "box"), "rev-parse", commit+"^{tree}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -79,18 +79,25 @@ func linkPacks(from, to string) error {
 	return nil
 }
 
-// receiveHistory takes a snapshot's history. Into a mirror that had nothing, its pack is all of it, and
-// checkouts share that.
+// receiveHistory takes a snapshot's history, and has a ref keep it. Into a mirror that had nothing, its pack
+// is all of it, and checkouts share that.
 func (m mirror) receiveHistory(ctx context.Context, history io.Reader, d Document) error {
 	before, err := m.tips(ctx)
 	if err != nil {
 		return err
 	}
-	return m.receive(ctx, history, maxTree, d.Partial, []string{d.Base}, func(dir string) {
+	err = m.receive(ctx, history, maxTree, d.Partial, []string{d.Base}, func(dir string) {
 		if len(before) == 0 && !d.Partial {
 			_ = m.keepHistory(dir, d.Base) // it is only faster with it
 		}
 	})
+	if err != nil {
+		return err
+	}
+	if has, err := m.has(ctx, d.Base); err != nil || !has[d.Base] {
+		return errors.Join(err, corruptDocument("%.12s is not a commit", d.Base))
+	}
+	return m.setRefs(ctx, map[string]string{basesRef + d.Base: d.Base})
 }
 
 // likeTree is a checkout that Checkout has made, whose files may be shared.

@@ -25,7 +25,8 @@ import (
 const (
 	copiesOfTask = 2         // beside the machines that have a part in it
 	maxCopies    = 200       // of others, here
-	maxCopyBytes = 256 << 20 // of the work of one
+	maxCopyBytes = 256 << 20 // of the work of one, and maxHistory of what it builds on
+	maxHistory   = 4 << 30
 	copyEvery    = time.Minute
 
 	copiesFile = "copies.json" // of a task's first attempt: who has copies
@@ -223,11 +224,11 @@ func (c *copies) make(ctx context.Context, a team.AnnouncedContext) error {
 	if err := p.identify(ctx, contexts.Question{Name: a.ID, History: true}); err != nil {
 		return err
 	}
-	if len(p.answer.Members) == 0 || p.snap.Bytes > maxCopyBytes {
-		return agentbox.Errorf(agentbox.Forbidden, "its owner wants no copy here, or it is too large")
+	if len(p.answer.Members) == 0 {
+		return agentbox.Errorf(agentbox.Forbidden, "its owner wants no copy here")
 	}
-	for _, manifest := range []agentbox.Digest{p.answer.Work, p.answer.History} {
-		r, _, err := p.pack(ctx, manifest)
+	for manifest, most := range map[agentbox.Digest]int64{p.answer.Work: maxCopyBytes, p.answer.History: maxHistory} {
+		r, _, err := p.pack(ctx, manifest, most)
 		if err != nil {
 			return err
 		}

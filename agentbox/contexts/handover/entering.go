@@ -184,11 +184,15 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	var history, work io.ReadCloser
 	var historyBytes, workBytes int64
 	if lacksHistory {
-		full, err := p.ask(ctx, contexts.Question{Name: nameOf(theirs), History: true})
+		have, err := d.Bases(ctx, dir, maxBases)
 		if err != nil {
 			return err
 		}
-		if history, historyBytes, err = p.pack(ctx, full.History); err != nil {
+		full, err := p.ask(ctx, contexts.Question{Name: nameOf(theirs), History: true, Have: have})
+		if err != nil {
+			return err
+		}
+		if history, historyBytes, err = p.pack(ctx, full.History, layers.AnySize); err != nil {
 			return err
 		}
 		defer history.Close()
@@ -196,7 +200,7 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	p.did(api.PartCommits, begun, historyBytes, cmp.Or(d.Branch, "no branch")+" at "+short(d.Head))
 	begun = time.Now()
 	// The pack is here whether or not the mirror needs it, so that the snapshot is whole.
-	if work, workBytes, err = p.pack(ctx, p.snap.Work); err != nil {
+	if work, workBytes, err = p.pack(ctx, p.snap.Work, layers.AnySize); err != nil {
 		return err
 	}
 	defer work.Close()
@@ -222,9 +226,12 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	return nil
 }
 
-func (p *pulling) pack(ctx context.Context, manifest agentbox.Digest) (io.ReadCloser, int64, error) {
+// maxBases bounds the commits that the owner is told this machine has.
+const maxBases = 50
+
+func (p *pulling) pack(ctx context.Context, manifest agentbox.Digest, most int64) (io.ReadCloser, int64, error) {
 	defer p.Team.Expect(p.peer, manifest)()
-	return p.Snapshots.FetchPack(ctx, p.Remotes, manifest)
+	return p.Snapshots.FetchPack(ctx, p.Remotes, manifest, most)
 }
 
 // lacksBase looks into the user's checkout for what the snapshot builds on, and takes it into the

@@ -70,10 +70,14 @@ func (h Handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err err
 	if err != nil {
 		return ref, err
 	}
-	if agentbox.KindOf(b.Isolation).Elsewhere || slices.ContainsFunc(tasks.OfOthers(h.Queue.Store), func(t agentbox.Task) bool { return t.Last() != nil && t.Last().BoxName == b.Name }) {
+	if h.isOfOthers(b) {
 		return ref, errNotOurs
 	}
 	return api.BoxRef{Box: b.ID.String()}, nil
+}
+
+func (h Handover) isOfOthers(b agentbox.Box) bool {
+	return agentbox.KindOf(b.Isolation).Elsewhere || slices.ContainsFunc(tasks.OfOthers(h.Queue.Store), func(t agentbox.Task) bool { return t.Last() != nil && t.Last().BoxName == b.Name })
 }
 
 var errNotOurs = agentbox.Errorf(agentbox.Conflict, "its box is of another machine, whose user alone enters it where it is")

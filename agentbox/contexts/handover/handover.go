@@ -40,6 +40,7 @@ type Handover struct {
 	cache  *sharedCache
 	seen   *identity.Checks
 	Copies *copies
+	Ahead  *ahead
 
 	pushing *sync.Mutex // held while work is taken
 }
@@ -62,13 +63,15 @@ type Parts struct {
 	Fleet     *fleet.Owner
 	Elsewhere *elsewhere.Boxes
 	Changed   func() <-chan struct{} // closed when boxes or tasks may have changed
+	Busy      func(context.Context) ([]api.IdleReason, error) // why what can wait has to
 }
 
-// New serves the team; copies.run has to run beside it.
+// New serves the team; Copies.Run and Ahead.Run have to run beside it.
 func New(p Parts) Handover {
 	h := Handover{Parts: &p, cache: new(sharedCache), seen: &identity.Checks{File: p.Home.CIChecks()}, pushing: new(sync.Mutex), Owner: &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}}
 	h.Owner.Find, h.Owner.Prepare, h.Owner.Accept, h.Owner.Steal = h.find, h.prepare, h.accept, h.steal
-	h.Copies = &copies{Handover: h}
+	h.Owner.Subjects, h.Owner.Begun, h.Owner.History = h.subjects, h.begun, h.historyOf
+	h.Copies, h.Ahead = &copies{Handover: h}, &ahead{Handover: h}
 	h.Owner.Copy, h.Owner.Chosen = h.Copies.find, h.Copies.isChosen
 	p.Team.Serve(contexts.Service, h.Owner.Handler())
 	p.Team.Serve(contexts.PushService, h.Owner.PushHandler())
@@ -83,6 +86,7 @@ func (h Handover) Handle(mux *http.ServeMux) {
 	api.Handle(mux, api.PullContext, h.pull)
 	api.Handle(mux, api.PushContext, h.push)
 	api.Handle(mux, api.ConnectContext, h.connectThere)
+	api.Handle(mux, api.Prefetch, h.Ahead.serve)
 }
 
 // subject is a box or a task, and how it is called.
@@ -189,7 +193,7 @@ func (h Handover) show(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 }
 
 // prepare makes what a member who may enter a context is handed.
-func (h Handover) prepare(ctx context.Context, of contexts.Subject, history bool) (a contexts.Answer, err error) {
+func (h Handover) prepare(ctx context.Context, of contexts.Subject, q contexts.Question) (a contexts.Answer, err error) {
 	s, err := h.lookUp(ctx, api.BoxRef{Box: of.ID})
 	if err != nil {
 		return a, err
@@ -199,10 +203,10 @@ func (h Handover) prepare(ctx context.Context, of contexts.Subject, history bool
 		return a, err
 	}
 	a.Snapshot, a.Work = snap.Manifest, snap.Work
-	if a.Identity, err = h.Snapshots.PutIdentity(ctx, of.ID, encoded); err != nil || !history {
+	if a.Identity, err = h.Snapshots.PutIdentity(ctx, of.ID, encoded); err != nil || !q.History {
 		return a, err
 	}
-	a.History, err = h.Snapshots.HistoryOf(ctx, snap.Document)
+	a.History, err = h.Snapshots.HistoryOf(ctx, snap.Document, q.Have)
 	return a, err
 }
 

@@ -166,7 +166,7 @@ func (h Handover) receive(ctx context.Context, s subject, member peers.PeerID, q
 	if err != nil {
 		return out, err
 	}
-	pack, _, err := all.FetchPack(ctx, remotes, q.Work)
+	pack, _, err := all.FetchPack(ctx, remotes, q.Work, layers.AnySize)
 	if err != nil {
 		return out, err
 	}

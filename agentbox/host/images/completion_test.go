@@ -104,7 +104,7 @@ func TestDropWhileWaiting(t *testing.T) {
 	i, r := fromRemote(t)
 	waited := make(chan error, 1)
 	go func() {
-		_, err := i.completeImage(t.Context(), lazyImage(2), nil)
+		_, err := i.Complete(t.Context(), lazyImage(2), nil)
 		waited <- err
 	}()
 	<-r.asked

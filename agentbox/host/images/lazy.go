@@ -77,7 +77,7 @@ func (i *Images) Fetch(ctx context.Context, req api.ImageFetchRequest, progress 
 		return api.Image{}, agentbox.MarkNoSpace(err)
 	}
 	if !req.Lazy && img.Lazy != nil {
-		if img, err = i.completeImage(ctx, img, progress); err != nil {
+		if img, err = i.Complete(ctx, img, progress); err != nil {
 			return api.Image{}, err
 		}
 	}
@@ -116,7 +116,7 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	}
 	img, err := i.withRepair(ctx, progress, func() (image.Image, error) { return i.Store.Get(req.Image) })
 	if err == nil && img.Lazy != nil {
-		img, err = i.completeImage(ctx, img, progress)
+		img, err = i.Complete(ctx, img, progress)
 	}
 	if err != nil {
 		return api.Image{}, err
@@ -132,9 +132,9 @@ func (i *Images) Export(ctx context.Context, req api.ImageExportRequest, progres
 	return i.Describe(img), nil
 }
 
-// completeImage completes an image and returns it as a plain file. It takes as long as the remotes
+// Complete completes an image and returns it as a plain file. It takes as long as the remotes
 // need; what has arrived when ctx ends is kept.
-func (i *Images) completeImage(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
+func (i *Images) Complete(ctx context.Context, img image.Image, progress agentbox.Progress) (image.Image, error) {
 	end := progress.Begin("image", "getting the rest of "+img.Digest.Short()+" from "+img.Lazy.From)
 	f, err := i.completions.open(ctx, img)
 	if err != nil {
@@ -200,7 +200,7 @@ func (i *Images) withCompleteImage(ctx context.Context, progress agentbox.Progre
 	if !errors.As(err, &missing) {
 		return img, err
 	}
-	if _, err := i.completeImage(ctx, missing.Image, progress); err != nil {
+	if _, err := i.Complete(ctx, missing.Image, progress); err != nil {
 		return img, err
 	}
 	return do()
@@ -225,7 +225,7 @@ func (i *Images) Lazy(ctx context.Context, kind agentbox.Isolation, file string,
 		return &img, nil
 	}
 	progress.Note(fmt.Sprintf("%s here cannot start from a part of an image, so all of it comes first: %v", kind, why))
-	_, err = i.completeImage(ctx, img, progress)
+	_, err = i.Complete(ctx, img, progress)
 	return nil, err
 }
 

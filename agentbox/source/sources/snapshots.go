@@ -82,14 +82,15 @@ func WriteWork(d snapshot.Document, mirror string) func(context.Context, io.Writ
 	return func(ctx context.Context, w io.Writer) error { return d.WriteWork(ctx, mirror, w) }
 }
 
-// HistoryOf returns the manifest of the pack of what a snapshot builds on; zero if it has all of it.
-func (s Snapshots) HistoryOf(ctx context.Context, d snapshot.Document) (agentbox.Digest, error) {
+// HistoryOf returns the manifest of the pack of what a snapshot builds on, for a machine that has some
+// commits; zero if it has all of it.
+func (s Snapshots) HistoryOf(ctx context.Context, d snapshot.Document, there []string) (agentbox.Digest, error) {
 	if d.Base == "" {
 		return agentbox.Digest{}, nil
 	}
-	dir := s.Mirror(d.Project)
-	manifest, _, err := s.History(ctx, d.Base, func(ctx context.Context, w io.Writer) error { return d.WriteHistory(ctx, dir, w) })
-	return manifest, err
+	return s.History(ctx, d.Base, len(there) > 0, func(ctx context.Context, w io.Writer) error {
+		return d.WriteHistory(ctx, s.Mirror(d.Project), w, there...)
+	})
 }
 
 func describeSnapshot(s layers.StoredSnapshot) api.Snapshot {

@@ -24,6 +24,8 @@ type Membership struct {
 	Team *team.Team
 	// BlobName describes a blob of the store for people, "" for one without a name.
 	BlobName func(ctx context.Context, manifest agentbox.Digest) string
+	// Ready returns what tells whether what a context of a member began with is here; nil: nothing is.
+	Ready func() func(owner, id string) bool
 }
 
 // Handle registers the calls.
@@ -269,14 +271,17 @@ func (m Membership) Work(context.Context, api.None, agentbox.Progress) ([]api.Te
 	for _, p := range peers {
 		names[p.ID], here[p.ID] = p.Name, p.Online
 	}
-	out := []api.TeamContext{}
+	out, ready := []api.TeamContext{}, func(string, string) bool { return false }
+	if m.Ready != nil {
+		ready = m.Ready()
+	}
 	for _, t := range m.Team.TeamContexts() {
 		if _, known := names[t.Whose]; t.Whose != t.Owner && known {
 			continue // a copy of what its owner announces, too
 		}
 		out = append(out, api.TeamContext{
 			Peer: t.Owner.String(), Machine: names[t.Owner], Online: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
-			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation,
+			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation, Ready: ready(t.Owner.String(), t.ID),
 		})
 	}
 	return out, nil
