@@ -54,7 +54,7 @@ func (d *daemon) newFleet() fleetParts {
 		Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
 			return peers.DialService(ctx, peer, fleet.BoxService)
 		}},
-		Ctx: d.ctx, Here: d.boxes, Store: d.store, Team: peers, Saves: d.saves, Worker: p.worker,
+		Ctx: d.ctx, Here: d.boxes, Store: d.store, Team: peers, Saves: d.saves, Worker: p.worker, File: d.cfg.Home.Entered(),
 	}
 	return p
 }

@@ -89,7 +89,7 @@ func (h Handover) connectThere(ctx context.Context, req api.ContextRef, _ agentb
 		return api.Connection{}, err
 	}
 	machine := h.Peers.Name(theirs.Whose)
-	c, _, err := h.Elsewhere.LogIn(ctx, elsewhere.BoxThere{BoxAt: fleet.BoxAt{Name: theirs.ID, Peer: theirs.Whose}, Name: nameThere(theirs.Name, theirs.ID, machine)})
+	c, _, err := h.Elsewhere.LogIn(ctx, elsewhere.BoxThere{BoxAt: fleet.BoxAt{Name: theirs.ID, Peer: theirs.Whose}, Called: nameThere(theirs.Name, theirs.ID, machine)})
 	return c, err
 }
 

@@ -62,7 +62,7 @@ type Parts struct {
 	Sources   sources.Sources
 	Fleet     *fleet.Owner
 	Elsewhere *elsewhere.Boxes
-	Changed   func() <-chan struct{} // closed when boxes or tasks may have changed
+	Changed   func() <-chan struct{}                          // closed when boxes or tasks may have changed
 	Busy      func(context.Context) ([]api.IdleReason, error) // why what can wait has to
 }
 

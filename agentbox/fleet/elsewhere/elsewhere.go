@@ -33,6 +33,7 @@ type Boxes struct {
 	Team   Team
 	Saves  tasks.Saves
 	Worker *fleet.Worker
+	File   string // of what the next daemon is to know
 
 	mu    sync.Mutex
 	seen  map[agentbox.BoxID]BoxThere // boxes that somebody was told of
@@ -42,7 +43,7 @@ type Boxes struct {
 // BoxThere is a box of another machine, and how it is called here: "" by its ID.
 type BoxThere struct {
 	fleet.BoxAt
-	Name string
+	Called string
 }
 
 // maxSeen bounds the boxes that are remembered.
@@ -52,8 +53,9 @@ const maxSeen = 1000
 // or one that somebody was told of.
 func (b *Boxes) of(name string) (BoxThere, bool) {
 	b.mu.Lock()
+	b.recall()
 	for id, at := range b.seen {
-		if id.String() == name || name != "" && at.Name == name && at.Name != "" {
+		if id.String() == name || name != "" && at.Called == name && at.Name != "" {
 			b.mu.Unlock()
 			return at, true
 		}
@@ -82,14 +84,8 @@ func (b *Boxes) LogIn(ctx context.Context, at BoxThere) (api.Connection, *agentb
 	if _, err := b.Here.Find(ctx, api.BoxRef{Box: c.Box.String()}); err == nil {
 		return c, j, agentbox.Errorf(agentbox.Corrupt, "the other machine names a box of this one")
 	}
-	c.Name = cmp.Or(at.Name, c.Box.String())
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.seen == nil || len(b.seen) >= maxSeen {
-		b.seen = map[agentbox.BoxID]BoxThere{}
-	}
-	b.seen[c.Box] = at
-	return c, j, nil
+	c.Name = cmp.Or(at.Called, c.Box.String())
+	return c, j, b.remember(c.Box, at)
 }
 
 // Connect is api.Connect: for a box here, or else one elsewhere.
