@@ -44,7 +44,7 @@ const maxGitOutput = 8 << 20
 
 func (a *app) projectWatch() *cli.Command {
 	w := watcher{app: a, merged: map[[2]string]bool{}}
-	every, once := time.Minute, false
+	every, once, listen := time.Minute, false, ""
 	return &cli.Command{
 		Name: "watch", Usage: "make ready what boxes of pushed branches need, and clean up after merged and deleted ones",
 		Description: "It asks the remote by your own git, in this checkout. For a branch that was pushed and has an agentbox.yaml or devcontainer.json,\n" +
@@ -56,6 +56,7 @@ func (a *app) projectWatch() *cli.Command {
 			&cli.StringFlag{Name: "remote", Value: "origin", Usage: "watch the branches of `REMOTE`", Destination: &w.remote},
 			&cli.DurationFlag{Name: "every", Value: every, Usage: "ask every `TIME`", Destination: &every},
 			&cli.BoolFlag{Name: "once", Usage: "ask once, for a hook or a timer", Destination: &once},
+			&cli.StringFlag{Name: "listen", Usage: "ask at once, too, when anything is posted to `ADDRESS` of the loopback, such as 127.0.0.1:7790", Destination: &listen},
 			&cli.BoolFlag{Name: "always", Usage: "do not wait until this machine is idle", Destination: &w.always},
 		},
 		Action: func(ctx context.Context, _ *cli.Command) error {
@@ -71,19 +72,32 @@ func (a *app) projectWatch() *cli.Command {
 			if p, err := project.Identify(ctx, w.root); err == nil {
 				w.project = p.Name
 			}
-			for {
-				err := w.round(ctx)
-				if once || ctx.Err() != nil {
-					return errors.Join(err, ctx.Err())
-				}
-				if err != nil {
-					w.say("%s", oneLine(errorText(err)))
-				}
-				if err := sleep(ctx, max(every, time.Second)); err != nil {
-					return err
-				}
+			if once {
+				return w.round(ctx)
 			}
+			told, stop, err := w.listen(ctx, listen)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			w.watch(ctx, every, told)
+			return nil
 		},
+	}
+}
+
+// watch asks at every interval, and when it is told, until ctx ends.
+func (w watcher) watch(ctx context.Context, every time.Duration, told <-chan struct{}) {
+	for ctx.Err() == nil {
+		if err := w.round(ctx); err != nil && ctx.Err() == nil {
+			w.say("%s", oneLine(errorText(err)))
+		}
+		_ = sleep(ctx, time.Second) // however often it is told
+		select {
+		case <-ctx.Done():
+		case <-told:
+		case <-time.After(every - time.Second):
+		}
 	}
 }
 
@@ -95,8 +109,12 @@ func (w watcher) say(format string, args ...any) {
 
 // git runs the user's git in the checkout, with the user's configuration, and without a question.
 func (w watcher) git(ctx context.Context, args ...string) (string, error) {
+	return w.gitWith(ctx, nil, args...)
+}
+
+func (w watcher) gitWith(ctx context.Context, env []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", w.root}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	cmd.Env = append(append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"), env...)
 	out, said := bounded.Ends{Limit: maxGitOutput}, bounded.Ends{Limit: 1000}
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
@@ -198,12 +216,37 @@ func (w watcher) findMerged(ctx context.Context, now project.Heads) map[string]b
 		}
 		of := [2]string{commit, into}
 		if _, looked := w.merged[of]; !looked {
-			_, err := w.git(ctx, "merge-base", "--is-ancestor", commit, into)
-			w.merged[of] = err == nil
+			w.merged[of] = w.isMerged(ctx, commit, into)
 		}
 		all[commit] = w.merged[of]
 	}
 	return all
+}
+
+// isMerged tells whether a branch has a commit, or what was done up to it: each of its changes, as after a
+// rebase, or all of them in one, as after a squash.
+func (w watcher) isMerged(ctx context.Context, commit, into string) bool {
+	if _, err := w.git(ctx, "merge-base", "--is-ancestor", commit, into); err == nil {
+		return true
+	}
+	base, err := w.git(ctx, "merge-base", into, commit)
+	if err != nil {
+		return false
+	}
+	// The same commit each time, so that there is one of it.
+	nobody := []string{"GIT_AUTHOR_NAME=agentbox", "GIT_AUTHOR_EMAIL=agentbox", "GIT_AUTHOR_DATE=@0 +0000", "GIT_COMMITTER_NAME=agentbox", "GIT_COMMITTER_EMAIL=agentbox", "GIT_COMMITTER_DATE=@0 +0000"}
+	squashed, err := w.gitWith(ctx, nobody, "commit-tree", "-p", strings.TrimSpace(base), "-m", "squashed", commit+"^{tree}")
+	if err != nil {
+		return false
+	}
+	for _, tip := range []string{strings.TrimSpace(squashed), commit} {
+		// A line for each commit: - if there is an equal one.
+		lines, err := w.git(ctx, "cherry", into, tip)
+		if err == nil && lines != "" && !strings.Contains("\n"+lines, "\n+") {
+			return true
+		}
+	}
+	return false
 }
 
 // prepare makes what boxes of a branch begin with, by making one.
@@ -241,7 +284,7 @@ func (w watcher) awaitIdle(ctx context.Context) error {
 			return err
 		}
 		if !said {
-			w.say("waits until this machine is idle: %s", now.Busy[0])
+			w.say("waits until this machine is idle: %s", againstText(now.Busy[0]))
 		}
 		if err := sleep(ctx, 10*time.Second); err != nil {
 			return err
