@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -192,12 +193,43 @@ func (c *capture) readOne(e *entry) error {
 		return c.gone(e, err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return other("a file that became something else")
+	return c.gone(e, steady(f.Stat, func(size int64) (err error) {
+		if _, err = f.Seek(0, io.SeekStart); err == nil {
+			e.id, err = c.object("blob", size, c.whole(io.LimitReader(f, size)))
+		}
+		return err
+	}))
+}
+
+const (
+	// rounds is how often a file that changes while it is read is read. Then what was read has to do: of
+	// one that only grows, it is what it was.
+	rounds = 3
+	// tick is more than what the times of two changes have to differ by.
+	tick = 20 * time.Millisecond
+)
+
+// steady reads a file that stat describes so that what was read is what it was at one moment, if it does
+// not always change.
+func steady(stat func() (fs.FileInfo, error), read func(size int64) error) (failed error) {
+	for range rounds {
+		before, err := stat()
+		if err == nil {
+			if age := time.Since(before.ModTime()); age >= 0 && age < tick { // the next change could look the same
+				time.Sleep(tick - age)
+				before, err = stat()
+			}
+		}
+		if err != nil || !before.Mode().IsRegular() {
+			return other("a file that became something else")
+		}
+		failed = read(before.Size())
+		after, err := stat()
+		if err == nil && after.Size() == before.Size() && after.ModTime().Equal(before.ModTime()) {
+			break
+		}
 	}
-	e.id, err = c.object("blob", info.Size(), c.whole(f))
-	return c.gone(e, err)
+	return failed
 }
 
 // gone makes an entry of a file that is not there any more one of none.
