@@ -218,7 +218,7 @@ bench-peers: ## what lab mesh --peers build/peers measures beside us: a registry
 	$(GO) build -C tools/ipfs -o $(CURDIR)/build/peers/ipfs github.com/ipfs/kubo/cmd/ipfs
 
 chaos: build build/longest ## a hundred random kills of boxes of each kind and of a store's processes, and nothing lost or orphaned
-	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos|TestFleetChaos' ./agentbox/e2e
+	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos|TestFleetChaos|TestEnterChaos' ./agentbox/e2e
 	export AGENTBOX_CHAOS=200 && $(TEST) -short -count=1 -timeout 60m -run 'TestKilledAtAnyStep' ./cachestore
 
 devcontainer-cli: build/longest ## compare our reader of devcontainer.json with the format's own tool, from npm
