@@ -7,11 +7,9 @@ import (
 	"io"
 	"net"
 	"path"
-	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/background"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
@@ -60,9 +58,6 @@ type boxAnswer struct {
 	Job        *agentbox.Job   `json:"job,omitempty"`
 	Document   json.RawMessage `json:"document,omitempty"`
 }
-
-// keepAliveEvery is how often a connection that may say nothing for hours shows that it is alive.
-const keepAliveEvery = 10 * time.Second
 
 // Serve answers the owners of tasks that run here (wire.Handler). Each may ask about its own.
 func (w *Worker) Serve(ctx context.Context, c *wire.Conn) {
@@ -252,7 +247,7 @@ func (b Boxes) ask(ctx context.Context, q boxQuestion) (a boxAnswer, s *meshConn
 		c.Close()
 		return a, nil, err
 	}
-	s = &meshConn{Stream: in, conn: c, done: keepAlive(c)}
+	s = &meshConn{Stream: in, conn: c, done: c.KeepAlive()}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := context.AfterFunc(ctx, func() { s.Close() })
@@ -267,17 +262,6 @@ func (b Boxes) ask(ctx context.Context, q boxQuestion) (a boxAnswer, s *meshConn
 		return a, nil, errors.Join(err, ctx.Err())
 	}
 	return a, s, nil
-}
-
-// keepAlive keeps a connection until stop is called: the other side may take its time to answer.
-func keepAlive(c *wire.Conn) (stop func()) {
-	ctx, stop := context.WithCancel(context.Background())
-	go func() {
-		for background.Sleep(ctx, keepAliveEvery) {
-			_ = c.SendDatagram([]byte{0})
-		}
-	}()
-	return stop
 }
 
 // meshConn is a stream with the connection that it alone has.

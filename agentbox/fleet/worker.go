@@ -372,7 +372,7 @@ func (w *Worker) askWith(ctx context.Context, owner identity.PeerID, q question,
 		return err
 	}
 	defer c.Close()
-	defer keepAlive(c)()
+	defer c.KeepAlive()()
 	s, err := c.OpenStream(ctx)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/mesh/identity"
 )
 
@@ -97,6 +98,20 @@ func (c *Conn) SendDatagram(b []byte) error {
 		return agentbox.Errorf(agentbox.Invalid, "a datagram has at most %d bytes, not %d", MaxDatagram, len(b))
 	}
 	return c.wrapError(c.q.SendDatagram(b))
+}
+
+// keepAliveEvery is how often a connection that may say nothing for hours shows that it is alive.
+const keepAliveEvery = 10 * time.Second
+
+// KeepAlive keeps a connection until stop is called: the other side may take its time to answer.
+func (c *Conn) KeepAlive() (stop func()) {
+	ctx, stop := context.WithCancel(c.Context())
+	go func() {
+		for background.Sleep(ctx, keepAliveEvery) {
+			_ = c.SendDatagram([]byte{0})
+		}
+	}()
+	return stop
 }
 
 // ReceiveDatagram waits for a datagram, and records its time for LastHeard. Datagrams that nobody
