@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"os"
+
+	"agentbox/agentbox"
 )
 
 // Words used by every driver:
@@ -187,6 +189,18 @@ const (
 	// out of the state.
 	Transient
 )
+
+// Mover is the optional ability of a Snapshotter whose saved states fit machines on other hosts. They
+// are saved InPlace, and a workspace is a directory (DirectoryWorkspaces).
+type Mover interface {
+	Snapshotter
+	// Basis has a digest of each thing of this host that a saved state of a machine of spec depends on,
+	// beside the image, by what people call it. Hosts with the same of all can restore each other's.
+	Basis(ctx context.Context, spec Spec) (map[string]agentbox.Digest, error)
+	// VerifySaved reads all of a saved state that may come from anybody: Corrupt if it does not match its
+	// digests, Conflict if it does not fit spec.
+	VerifySaved(ctx context.Context, spec Spec, saved string) error
+}
 
 // Reclaimer is the optional ability of a Driver to take back files that a guest made as another
 // user than ours. Machines do so themselves when they end; Reclaimer is for what is left when the

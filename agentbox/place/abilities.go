@@ -3,6 +3,7 @@ package place
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"agentbox/agentbox"
@@ -131,6 +132,21 @@ type Preparer interface {
 	// CheckSavable is CheckRestorable before a save, with an error for a user who asked for the box
 	// to be what, say "paused".
 	CheckSavable(ctx context.Context, spec Spec, what string) error
+}
+
+// Mover is the ability of a Kind whose paused boxes can go on on another machine. No operation on the
+// box may be under way.
+type Mover interface {
+	// Basis has a digest of each thing of this machine that a saved life of spec depends on, beside its
+	// image, by what people call it: what it is has to be the same on both machines. Conflict if lives
+	// of the kind cannot move.
+	Basis(ctx context.Context, spec Spec) (map[string]agentbox.Digest, error)
+	// Send writes all that is kept of a paused box (Whole), and its workspace.
+	Send(ctx context.Context, spec Spec, w io.Writer) error
+	// Receive makes a paused box, of which nothing is there yet, of what Send of a machine that may want
+	// harm wrote. All of it is on disk when it returns. Corrupt if it is not what its digests say,
+	// Conflict if it does not fit this machine; the box is removed then.
+	Receive(ctx context.Context, spec Spec, r io.Reader) error
 }
 
 // BlockReader is the ability of a Kind to begin a life while a part of its image is still missing.

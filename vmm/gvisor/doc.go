@@ -7,7 +7,7 @@
 // of the host but the image, the workspace and the machine's own directory, and their root is
 // nobody on the host.
 //
-// Driver implements vmm.Driver, vmm.Snapshotter, vmm.Reclaimer and vmm.DirectoryWorkspaces;
+// Driver implements vmm.Driver, vmm.Mover, vmm.Reclaimer and vmm.DirectoryWorkspaces;
 // agentbox/place/local/drivers opens it. To start a machine, prepare makes its directory with the OCI
 // description (spec.go), launch starts the launcher in new namespaces, vmm/userns maps their ids, and
 // await sends the plan (vmm/gvisor/plan) and gets a connection to the sandbox and our end of the

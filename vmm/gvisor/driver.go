@@ -17,7 +17,7 @@ type Config struct {
 	Log      *slog.Logger // gets what no error can report; may be nil
 }
 
-// Driver implements vmm.Driver, vmm.Snapshotter, vmm.Reclaimer and vmm.DirectoryWorkspaces.
+// Driver implements vmm.Driver, vmm.Mover, vmm.Reclaimer and vmm.DirectoryWorkspaces.
 type Driver struct {
 	hostdir.Workspaces
 	config   Config
@@ -27,7 +27,7 @@ type Driver struct {
 
 var (
 	_ vmm.Driver              = (*Driver)(nil)
-	_ vmm.Snapshotter         = (*Driver)(nil)
+	_ vmm.Mover               = (*Driver)(nil)
 	_ vmm.DirectoryWorkspaces = (*Driver)(nil)
 	_ vmm.Reclaimer           = (*Driver)(nil)
 )

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -63,28 +64,59 @@ func tryNamespaces(program string) error {
 // size of the machine; the features of the host's CPU, which programs in the guest have seen; and
 // the ids of the user. It contains no path of the host.
 func (d *Driver) Fingerprint(ctx context.Context, spec vmm.Spec) (string, error) {
-	if err := ctx.Err(); err != nil {
+	parts, err := d.dependsOn(ctx, spec)
+	if err != nil {
 		return "", err
+	}
+	all := map[string]any{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	sum, err := digestOf(all)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// Basis implements vmm.Mover.
+func (d *Driver) Basis(ctx context.Context, spec vmm.Spec) (map[string]agentbox.Digest, error) {
+	parts, err := d.dependsOn(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]agentbox.Digest{}
+	for name, part := range parts {
+		if out[name], err = digestOf(part); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// dependsOn is what a checkpoint depends on, by what people call it.
+func (d *Driver) dependsOn(ctx context.Context, spec vmm.Spec) (map[string]map[string]any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	programs, err := d.programs.Ensure()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	ids, err := userns.HostIDs()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	gpus, err := gpusOf(spec)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	b, err := json.Marshal(map[string]any{
-		"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory, spec.Disk, gpus), "boot": bootArgv(), "host": vmm.HostCPU("flags"),
-		"cpus": spec.CPUs, "memory": spec.Memory, "disk": spec.Disk, "ids": ids,
-	})
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), nil
+	return map[string]map[string]any{
+		"build of agentbox":   {"format": formatVersion, "programs": programs.Digest, "spec": describe(spec.Memory, spec.Disk, gpus), "boot": bootArgv()},
+		"features of the CPU": {"host": vmm.HostCPU("flags")},
+		"size of the box":     {"cpus": spec.CPUs, "memory": spec.Memory, "disk": spec.Disk},
+		"ids of the user":     {"ids": ids},
+	}, nil
+}
+
+func digestOf(v map[string]any) (agentbox.Digest, error) {
+	b, err := json.Marshal(v)
+	return sha256.Sum256(b), err
 }

@@ -41,6 +41,33 @@ func (d *Driver) Restore(ctx context.Context, spec vmm.Spec, t vmm.Template, sav
 	return m, nil
 }
 
+// VerifySaved implements vmm.Mover.
+func (d *Driver) VerifySaved(ctx context.Context, spec vmm.Spec, saved string) error {
+	man, _, err := statedir.ReadManifest[manifest](saved)
+	if err != nil {
+		return err
+	}
+	fingerprint, err := d.Fingerprint(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := man.Fits(spec, fingerprint, restsOn, man.Disks, man.Workspace != nil); err != nil {
+		return err
+	}
+	if man.Disks || man.Transient {
+		return statedir.Corrupt(saved, "it was not saved to be moved")
+	}
+	images, err := man.openImages(saved)
+	if err != nil {
+		return err
+	}
+	defer statedir.Close(images...)
+	return man.verify(ctx, saved, images)
+}
+
+// restsOn names what a fingerprint covers.
+const restsOn = "gVisor, agentbox, the CPU, the user's ids"
+
 type restoration struct {
 	spec   vmm.Spec
 	dir    string // of the saved state
@@ -54,7 +81,7 @@ func (r *restoration) run(ctx context.Context, d *Driver) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.man.Fits(r.spec, fingerprint, "gVisor, agentbox, the CPU, the user's ids", r.man.Disks, r.man.Workspace != nil); err != nil {
+	if err := r.man.Fits(r.spec, fingerprint, restsOn, r.man.Disks, r.man.Workspace != nil); err != nil {
 		return nil, err
 	}
 	images, err := r.man.openImages(r.dir)
