@@ -1,0 +1,304 @@
+package contexts
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/mesh/identity"
+	"agentbox/mesh/wire"
+)
+
+// LiveService moves what runs in a box to a member: its memory, processes and files.
+//
+// A move has a token, which the taker chose. What is saved runs on one machine at most, whatever is
+// killed when:
+//
+//   - WordTake: the owner saves the box, and nobody there can wake it until the connection ends. It
+//     sends what it saved. If the connection ends now, the owner's box goes on.
+//   - The taker has all of it on disk and has verified it. Then it records that it asks (Asked), and
+//     says WordMine. The owner records that this token has the box (Given), and says so. From then on
+//     it never runs what it saved. An owner that did not record that says no, for ever.
+//   - The taker records the answer, and only then lets the box run. WordRuns: the owner drops what it
+//     saved.
+//   - A taker that cannot let it run records that (Leaving), says WordBack, and forgets it. The owner
+//     records that it has the box again.
+//
+// All words but WordTake may be repeated, by a later process too, until they are answered.
+const LiveService wire.Service = "contexts-live-1"
+
+// Word is what a taker says.
+type Word string
+
+const (
+	WordShow Word = "show" // what the box is, and whether it can move
+	WordTake Word = "take"
+	WordMine Word = "mine"
+	WordRuns Word = "runs"
+	WordBack Word = "back"
+)
+
+// Said is a word about a box, by its ID, and in all but WordShow about a move.
+type Said struct {
+	Word  Word   `json:"word"`
+	ID    string `json:"id"`
+	Token string `json:"token,omitempty"`
+}
+
+// LiveAnswer answers a word. What was saved follows that of WordTake.
+type LiveAnswer struct {
+	Live *api.Live `json:"live,omitempty"`
+	// Seed and Authority are what programs in the box rely on: the seed of its placeholders, and the
+	// certificate authority that it alone trusts.
+	Seed      string `json:"seed,omitempty"`
+	Authority []byte `json:"authority,omitempty"`
+	// No: the box is not, or not any more, that of the token. Refused and Failed are as in Answer.
+	No      bool   `json:"no,omitempty"`
+	Refused bool   `json:"refused,omitempty"`
+	Failed  string `json:"failed,omitempty"`
+}
+
+// LiveBoxes are the boxes of an owner. What they record is durable when a method returns.
+type LiveBoxes interface {
+	// Show says what a box is. Conflict, with the reason, if it cannot move.
+	Show(ctx context.Context, id string) (api.Live, error)
+	// Hold saves a box, which no operation may wake until it is released.
+	Hold(ctx context.Context, id string) (HeldBox, error)
+	// Given tells to which move a box was given; false for none.
+	Given(ctx context.Context, id string) (api.Given, bool)
+	// Runs drops what was saved of a box that was given to g, TakeBack records that it is not given any
+	// more. Both do nothing for a box that was not given to g.
+	Runs(ctx context.Context, id string, g api.Given) error
+	TakeBack(ctx context.Context, id string, g api.Given) error
+}
+
+// HeldBox is a saved box that nobody else can wake.
+type HeldBox interface {
+	Relies() (seed string, authority []byte, err error)
+	Send(ctx context.Context, w io.Writer) error
+	Give(g api.Given) error
+	// GoOn lets a box that was not given run again, if it ran. Release is called last.
+	GoOn() error
+	Release()
+}
+
+// LiveOwner serves LiveService. All fields are needed.
+type LiveOwner struct {
+	// May returns the ID of the box that a member names, if it may have it: Forbidden or NotFound if not,
+	// and what else is wrong for one that it may have.
+	May   func(ctx context.Context, name string, member identity.PeerID) (id string, err error)
+	Boxes LiveBoxes
+	// Failed gets the errors of what happened after the member had its answer.
+	Failed func(id string, err error)
+
+	mu     sync.Mutex
+	offers map[api.Given]*offer
+}
+
+// offer is a box that is held for a taker.
+type offer struct {
+	asked  chan struct{} // the taker says that it has all: closed at most once, under mu
+	known  bool          // asked is closed
+	done   chan struct{} // closed when it is decided
+	answer LiveAnswer    // to WordMine, once it is done
+}
+
+const maxLive = 64 << 10 // bytes of a message
+
+// Handler answers members.
+func (o *LiveOwner) Handler() wire.Handler {
+	return func(ctx context.Context, c *wire.Conn) {
+		defer c.KeepAlive()()
+		c.EachStream(ctx, 0, func(ctx context.Context, s *wire.Stream) error {
+			var q Said
+			if err := wire.ReadMessage(s, &q, maxLive); err != nil {
+				return err
+			}
+			return o.answer(ctx, c.Peer(), q, s)
+		}, func(error) {})
+	}
+}
+
+// answer answers one word. ctx ends with the connection.
+func (o *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said, w io.WriteCloser) error {
+	g := api.Given{Peer: member.String(), Token: q.Token}
+	var a LiveAnswer
+	var err error
+	switch q.Word {
+	case WordShow:
+		a, err = o.show(ctx, member, q.ID)
+	case WordTake:
+		if held, err := o.hold(ctx, member, q); err == nil {
+			return o.offer(ctx, q.ID, g, held, w)
+		} else if agentbox.CodeOf(err) == agentbox.Forbidden {
+			a.Refused = true
+		} else {
+			a.Failed = failure(err)
+		}
+	case WordMine:
+		a = o.give(ctx, q.ID, g)
+	case WordRuns:
+		err = o.Boxes.Runs(ctx, q.ID, g)
+	case WordBack:
+		err = o.Boxes.TakeBack(ctx, q.ID, g)
+	default:
+		a.Refused = true
+	}
+	if err != nil {
+		a.Failed = failure(err)
+	}
+	if err := wire.WriteMessage(w, a); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func (o *LiveOwner) show(ctx context.Context, member identity.PeerID, name string) (a LiveAnswer, err error) {
+	id, err := o.May(ctx, name, member)
+	if code := agentbox.CodeOf(err); code == agentbox.Forbidden || code == agentbox.NotFound {
+		return LiveAnswer{Refused: true}, nil
+	}
+	if err != nil {
+		return a, err
+	}
+	l, err := o.Boxes.Show(ctx, id)
+	if err == nil {
+		l.ID, a.Live = id, &l
+	}
+	return a, err
+}
+
+func (o *LiveOwner) hold(ctx context.Context, member identity.PeerID, q Said) (HeldBox, error) {
+	id, err := o.May(ctx, q.ID, member)
+	if err != nil || id != q.ID || len(q.Token) < minToken {
+		return nil, agentbox.Errorf(agentbox.Forbidden, "it may not be taken")
+	}
+	return o.Boxes.Hold(ctx, id)
+}
+
+// minToken keeps a token from being guessed.
+const minToken = 20
+
+// offer sends a box that is held, and holds it until the taker says that it has all or hangs up.
+func (o *LiveOwner) offer(ctx context.Context, id string, g api.Given, held HeldBox, w io.WriteCloser) error {
+	defer held.Release()
+	at := &offer{asked: make(chan struct{}), done: make(chan struct{}), answer: LiveAnswer{No: true}}
+	if !o.put(g, at) {
+		return held.GoOn() // somebody uses a token twice
+	}
+	err := send(ctx, held, w)
+	if err == nil {
+		select {
+		case <-at.asked:
+			if err = held.Give(g); err == nil {
+				at.answer = LiveAnswer{}
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil { // it was not given, and never will be to this token
+		if gone := held.GoOn(); gone != nil {
+			o.Failed(id, gone)
+		}
+	}
+	o.mu.Lock()
+	delete(o.offers, g)
+	o.mu.Unlock()
+	close(at.done)
+	return err
+}
+
+func (o *LiveOwner) put(g api.Given, at *offer) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.offers == nil {
+		o.offers = map[api.Given]*offer{}
+	}
+	if o.offers[g] != nil {
+		return false
+	}
+	o.offers[g] = at
+	return true
+}
+
+func send(ctx context.Context, held HeldBox, w io.WriteCloser) error {
+	a := LiveAnswer{}
+	var err error
+	if a.Seed, a.Authority, err = held.Relies(); err != nil {
+		return err
+	}
+	if err := wire.WriteMessage(w, a); err != nil {
+		return err
+	}
+	if err := held.Send(ctx, w); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// give answers WordMine: what is held for the token is decided now, else what was recorded counts.
+func (o *LiveOwner) give(ctx context.Context, id string, g api.Given) LiveAnswer {
+	o.mu.Lock()
+	at := o.offers[g]
+	if at != nil && !at.known {
+		at.known = true
+		close(at.asked)
+	}
+	o.mu.Unlock()
+	if at != nil {
+		<-at.done
+		return at.answer
+	}
+	now, ok := o.Boxes.Given(ctx, id)
+	return LiveAnswer{No: !ok || now != g}
+}
+
+// LiveTo is a connection to the owner of a box.
+type LiveTo struct{ Conn *wire.Conn }
+
+// Say says a word that one message answers. The error is Forbidden if this machine may not have the box,
+// NotFound if it is not the token's, Conflict if it cannot move, Unavailable without an answer.
+func (l LiveTo) Say(ctx context.Context, q Said) (a LiveAnswer, err error) {
+	if err := l.Conn.Ask(ctx, q, &a, maxLive); err != nil {
+		return a, err
+	}
+	return a, a.err()
+}
+
+// Take asks for a box, and returns what was saved of it.
+func (l LiveTo) Take(ctx context.Context, q Said) (a LiveAnswer, r io.ReadCloser, err error) {
+	s, err := l.Conn.OpenStream(ctx)
+	if err != nil {
+		return a, nil, err
+	}
+	if err = wire.WriteMessage(s, q); err == nil {
+		err = wire.ReadMessage(s, &a, maxLive)
+	}
+	if err == nil {
+		err = a.err()
+	}
+	if err != nil {
+		s.Abort()
+		return a, nil, err
+	}
+	return a, aborting{s}, nil
+}
+
+type aborting struct{ *wire.Stream }
+
+func (a aborting) Close() error { a.Abort(); return nil }
+
+func (a LiveAnswer) err() error {
+	switch {
+	case a.Refused:
+		return agentbox.Errorf(agentbox.Forbidden, "you may not take it")
+	case a.Failed != "":
+		return agentbox.Errorf(agentbox.Conflict, "%s", agentbox.Printable(a.Failed[:min(len(a.Failed), maxFailed)]))
+	case a.No:
+		return agentbox.Errorf(agentbox.NotFound, "it was not handed over")
+	}
+	return nil
+}
