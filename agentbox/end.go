@@ -160,6 +160,8 @@ const (
 	ProblemStart ProblemKind = "start"
 	// ProblemTaken: it is paused while another machine, From, works on a copy of it.
 	ProblemTaken ProblemKind = "taken"
+	// ProblemGiven: what ran in it runs on another machine, From, now.
+	ProblemGiven ProblemKind = "given"
 )
 
 // Problem is something that a user of a box should know. Fields that do not apply to Kind are

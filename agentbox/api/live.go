@@ -2,6 +2,12 @@ package api
 
 import "agentbox/agentbox"
 
+// MoveRequest is what PullContext answered.
+type MoveRequest struct {
+	UpRequest
+	Live Live `json:"live"`
+}
+
 // Live is a box of another machine whose processes can go on here. Its sizes are those of the new box.
 type Live struct {
 	Peer      string             `json:"peer"` // its machine

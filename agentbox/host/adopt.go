@@ -25,8 +25,9 @@ type adoption struct {
 	discard  func(agentbox.BoxID) error // removes what is left of a box without a record
 }
 
-// all takes over every box. Running boxes go on; half-made and half-removed ones are removed, and
-// so are machines of the pool, since nobody has a lease on them.
+// all takes over every box. Running boxes go on, those that arrive wait for a word of the machine
+// that they come from; half-made and half-removed ones are removed, and so are machines of the pool,
+// since nobody has a lease on them.
 func (a adoption) all() error {
 	entries, err := os.ReadDir(a.boxes.home.Boxes())
 	if err != nil {
@@ -83,6 +84,9 @@ func (a adoption) box(id agentbox.BoxID) error {
 	}
 	a.boxes.put(b)
 	// remove ends the machine, so it has to know it. Nothing follows a machine that is removed.
+	if rec.Phase == phaseMoving {
+		return nil // Arrivals
+	}
 	if rec.Phase != phaseReady {
 		b.live = p
 		return a.remove(b)

@@ -49,7 +49,7 @@ func (t *table) count() (n int) {
 
 func (t *table) boxesUsing(d agentbox.Digest) (names []string) {
 	for _, b := range t.all() {
-		if rec := b.record(); rec.Box.Image == d && rec.Phase == phaseReady {
+		if rec := b.record(); rec.Box.Image == d && (rec.Phase == phaseReady || rec.Phase == phaseMoving) {
 			names = append(names, rec.Box.Name)
 		}
 	}

@@ -147,19 +147,26 @@ func (m *Manager) layer(ctx context.Context, u *creation, do api.UpAction, progr
 // create makes the box. If it fails, nothing of the box is left. Once it has succeeded the box
 // exists, and a failure of the repository's own commands does not remove it.
 func (m *Manager) create(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
+	if u.live != nil {
+		u.rec.arriveAs(u.live)
+	}
 	if !u.Templates { // there was no step for it
 		if u.rec.Box.Template, err = m.disk.key(ctx, u.rec, progress); err != nil {
 			return err
 		}
 	}
 	u.rec.Limits = withTaskLimits(u.rec.Limits, u.Request.TaskLimits)
-	u.rec.SetUp = !u.rec.Box.Cache.IsZero() // its workspace will have what setup made
+	u.rec.SetUp = !u.rec.Box.Cache.IsZero() || u.live != nil // its workspace will have what setup made
 	b, err := m.maker.lease(u.rec, u.Request.Name, filepath.Base(cmp.Or(u.Directory, u.Review.Project.Name)), u.Repo.Branch)
 	if err != nil {
 		return err
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
+	if u.live != nil {
+		u.b = b
+		return arrive(ctx, m, u, progress)
+	}
 	if err := m.build(ctx, b, u.from, progress); err != nil {
 		return errors.Join(agentbox.MarkNoSpace(err), m.maker.removeLocked(b))
 	}

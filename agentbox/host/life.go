@@ -24,6 +24,9 @@ func (m *Manager) ensureRunning(ctx context.Context, b *box, progress agentbox.P
 	if b.record().Phase != phaseReady {
 		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
 	}
+	if rec := b.record(); rec.Given != nil {
+		return givenAway(rec)
+	}
 	switch b.state(m.disk) {
 	case agentbox.Running:
 		return b.renew(ctx)

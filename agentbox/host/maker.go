@@ -40,7 +40,7 @@ type maker struct {
 // fails, nothing is left.
 func (m *maker) lease(of record, name string, parts ...string) (*box, error) {
 	var b *box
-	if of.Box.Template != "" && !of.Foreign { // the pool is for this machine's owner, and has his priority
+	if of.Box.Template != "" && !of.Foreign && of.Arrived == nil { // the pool is for this machine's owner, and has his priority
 		b, _ = m.pool.Take(of.Box.Template)
 	}
 	if b == nil {

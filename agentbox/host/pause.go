@@ -17,28 +17,30 @@ import (
 // machine, or one that could not be restored here. The supervisor completes the save by one rename
 // before it ends the machine, so a crash leaves either the machine or the save.
 func (m *Manager) Pause(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (agentbox.Box, error) {
-	return m.operate(ctx, ref, func(b *box) error {
-		rec := b.record()
-		if b.state(m.disk) == agentbox.Paused {
-			return nil
-		}
-		p := b.place()
-		if freezer, ok := p.(place.Freezer); ok {
-			return m.freeze(ctx, b, freezer, progress)
-		}
-		saver, err := m.disk.saver(ctx, b, "paused")
-		if err != nil {
-			return err
-		}
-		m.keepHistory(ctx, b, progress)
-		end := progress.Begin("pause", rec.Box.Name)
-		if err := saver.Pause(ctx); err != nil {
-			return err
-		}
-		b.ended(p)
-		end("")
+	return m.operate(ctx, ref, func(b *box) error { return pause(ctx, m, b, progress) })
+}
+
+// pause is Pause for callers that hold op.
+func pause(ctx context.Context, m *Manager, b *box, progress agentbox.Progress) error {
+	if b.state(m.disk) == agentbox.Paused {
 		return nil
-	})
+	}
+	p := b.place()
+	if freezer, ok := p.(place.Freezer); ok {
+		return m.freeze(ctx, b, freezer, progress)
+	}
+	saver, err := m.disk.saver(ctx, b, "paused")
+	if err != nil {
+		return err
+	}
+	m.keepHistory(ctx, b, progress)
+	end := progress.Begin("pause", b.record().Box.Name)
+	if err := saver.Pause(ctx); err != nil {
+		return err
+	}
+	b.ended(p)
+	end("")
+	return nil
 }
 
 func (m *Manager) freeze(ctx context.Context, b *box, p place.Freezer, progress agentbox.Progress) error {
@@ -135,6 +137,9 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 // again; what has not is dropped, and the box is stopped with its workspace.
 func (m *machines) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
+	if rec.Given != nil { // whoever asks, and for whatever
+		return givenAway(rec)
+	}
 	if err := m.disk.dropKept(rec, false); err != nil { // one that could not be dropped
 		return err
 	}

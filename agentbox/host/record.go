@@ -31,6 +31,7 @@ const (
 	phaseNew      phase = "new"      // being made; nothing of it is worth keeping
 	phasePool     phase = "pool"     // a machine restored ahead of need, leased to nobody
 	phaseReady    phase = "ready"    // usable; the only visible phase
+	phaseMoving   phase = "moving"   // paused, and perhaps another machine's (record.Arrived)
 	phaseRemoving phase = "removing" // being removed
 )
 
@@ -80,6 +81,12 @@ type record struct {
 	Entered *api.Entered `json:"entered,omitempty"`
 	// Taken is the machine that works on a copy of the box, which is paused meanwhile.
 	Taken string `json:"taken,omitempty"`
+	// Given: what ran in the box was given to a move, and never runs here again.
+	Given *api.Given `json:"given,omitempty"`
+	// GivenRunning: it goes on if the box comes back.
+	GivenRunning bool `json:"given_running,omitempty"`
+	// Arrived is where what runs in the box comes from, until there is nothing left to say to it.
+	Arrived *arrived `json:"arrived,omitempty"`
 	// Subdir is where below Box.Directory the configuration was looked for.
 	Subdir string `json:"subdir,omitempty"`
 	User   string `json:"user"` // of commands

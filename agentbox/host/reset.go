@@ -34,6 +34,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if err := m.disk.dropKept(rec, true); err != nil {
 			return err
 		}
+		rec.Given, rec.Taken = nil, ""
 		return m.newLife(ctx, b, rec, progress)
 	})
 }

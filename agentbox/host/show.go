@@ -105,7 +105,9 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 			out.Problems = append(out.Problems, problemsOf(st)...)
 		}
 	}
-	if rec.Taken != "" && out.State == agentbox.Paused {
+	if rec.Given != nil {
+		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemGiven, From: rec.Taken})
+	} else if rec.Taken != "" && out.State == agentbox.Paused {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemTaken, From: rec.Taken})
 	}
 	if rec.StartErr != "" {

@@ -33,6 +33,8 @@ type creation struct {
 	img      image.Image
 	below    *image.Image // the image that setup's is laid over; nil before that step
 	b        *box
+	live     *api.Live // what runs in another machine's box goes on in this one
+	move     func(context.Context, *Arrival) error
 }
 
 // Up creates the box of a directory and its branch, or finds it and makes sure that it runs. It
@@ -42,6 +44,11 @@ type creation struct {
 // the first. If Up fails before the box is made, nothing of it is left. If it fails later, in the
 // box's commands or services, the box stays and the next Up goes on.
 func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.Progress) (api.UpResponse, error) {
+	return up(ctx, m, req, nil, nil, progress)
+}
+
+// up is Up, and with live MoveHere.
+func up(ctx context.Context, m *Manager, req api.UpRequest, live *api.Live, move func(context.Context, *Arrival) error, progress agentbox.Progress) (api.UpResponse, error) {
 	if req.Name != "" {
 		if err := checkName(req.Name); err != nil {
 			return api.UpResponse{}, err
@@ -55,12 +62,13 @@ func (m *Manager) Up(ctx context.Context, req api.UpRequest, progress agentbox.P
 		return api.UpResponse{}, err
 	}
 	defer release()
+	u.live, u.move = live, move
 	// The caller's variables may be the values of secrets.
 	if err := m.Policies.RememberEnv(req.Environ); err != nil {
 		return api.UpResponse{}, err
 	}
-	key := "" // a task's box is not found by its directory
-	if !req.Task {
+	key := "" // a task's box is not found by its directory, and one that arrives is a new one
+	if !req.Task && live == nil {
 		key = u.key(u.project)
 		defer m.keys.Lock(key)()
 		u.b = m.boxes.byKey(key)

@@ -1,0 +1,218 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/api"
+	"agentbox/agentbox/place"
+)
+
+// Moves gives boxes to other machines with what runs in them (contexts.LiveBoxes).
+type Moves struct{ m *Manager }
+
+// MovesOf returns the moves of the boxes of m.
+func MovesOf(m *Manager) Moves { return Moves{m} }
+
+// givenAway is the error about a box whose processes are another machine's.
+func givenAway(rec record) error {
+	return agentbox.Errorf(agentbox.Conflict, "what ran in box %s runs on %s now", rec.Box.Name, rec.Taken).
+		WithHint("agentbox reset %s begins afresh with the files that it had here", rec.Box.Name)
+}
+
+// mover is the kind of a box if what runs in it can move.
+func (d disk) mover(rec record) (place.Mover, error) {
+	kind, err := d.kind(rec)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := kind.(place.Mover)
+	switch {
+	case !ok:
+		return nil, agentbox.Errorf(agentbox.Conflict, "%s isolation moves no processes", rec.Box.Isolation)
+	case rec.Task, rec.Foreign:
+		return nil, agentbox.Errorf(agentbox.Conflict, "a task's command runs in it, which its machine waits for")
+	case rec.Given != nil:
+		return nil, givenAway(rec)
+	}
+	return m, nil
+}
+
+// Show says what a box is, for a machine that would have it. Conflict if it cannot move.
+func (v Moves) Show(ctx context.Context, id string) (l api.Live, err error) {
+	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+	if err != nil {
+		return l, err
+	}
+	rec := b.record()
+	mover, err := v.m.disk.mover(rec)
+	if err != nil {
+		return l, err
+	}
+	if b.state(v.m.disk) == agentbox.Stopped {
+		return l, agentbox.Errorf(agentbox.Conflict, "nothing runs in it")
+	}
+	l = api.Live{Isolation: rec.Box.Isolation, CPUs: rec.Box.CPUs, Memory: rec.Box.Memory, Disk: rec.Box.Disk, Image: rec.Box.Image}
+	l.Basis, err = mover.Basis(ctx, rec.spec())
+	return l, err
+}
+
+// Fits tells why what runs in another machine's box cannot go on here: Conflict.
+func (v Moves) Fits(ctx context.Context, l api.Live) error {
+	kind, err := v.m.kind(l.Isolation)
+	if err != nil {
+		return err
+	}
+	mover, ok := kind.(place.Mover)
+	if !ok {
+		return agentbox.Errorf(agentbox.Conflict, "%s isolation moves no processes", l.Isolation)
+	}
+	if err := v.hasSize(l); err != nil {
+		return err
+	}
+	rec := record{}
+	rec.arriveAs(&l)
+	here, err := mover.Basis(ctx, rec.spec())
+	if err != nil {
+		return err
+	}
+	for name, d := range here {
+		if l.Basis[name] != d {
+			return agentbox.Errorf(agentbox.Conflict, "the two machines do not have the same %s", name)
+		}
+	}
+	return nil
+}
+
+// hasSize tells why a box of another machine is too large for this one, or makes no sense.
+func (v Moves) hasSize(l api.Live) error {
+	have, err := v.m.Capacity.Report()
+	switch {
+	case err != nil:
+		return err
+	case l.CPUs < agentbox.MinCPUs || l.CPUs > agentbox.MaxCPUs || l.Memory < agentbox.MinMemory || l.Disk < agentbox.MinDisk || l.Disk > agentbox.MaxDisk:
+		return agentbox.Errorf(agentbox.Conflict, "no box can have %d CPUs, %d bytes of memory and %d of disk", l.CPUs, l.Memory, l.Disk)
+	case l.Memory > have.Machine.Memory:
+		return agentbox.Errorf(agentbox.Conflict, "the box has more memory than this machine")
+	}
+	return nil
+}
+
+// Held is a paused box whose op is held.
+type Held struct {
+	m   *Manager
+	b   *box
+	ran bool // it ran before
+}
+
+// Hold pauses a box and keeps its op until it is released.
+func (v Moves) Hold(ctx context.Context, id string) (*Held, error) {
+	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+	if err != nil {
+		return nil, err
+	}
+	b.op.Lock()
+	h := &Held{v.m, b, b.state(v.m.disk) == agentbox.Running}
+	rec := b.record()
+	_, err = v.m.disk.mover(rec)
+	if err == nil && rec.Phase != phaseReady {
+		err = agentbox.Errorf(agentbox.NotFound, "box %s was removed", id)
+	}
+	if err == nil && h.ran {
+		err = pause(ctx, v.m, b, nil)
+	} else if err == nil && b.state(v.m.disk) != agentbox.Paused {
+		err = agentbox.Errorf(agentbox.Conflict, "nothing runs in it")
+	}
+	if err != nil {
+		h.Release()
+		return nil, err
+	}
+	return h, nil
+}
+
+// Relies is what programs in the box rely on: the seed of its placeholders, and the authority that they
+// trust, if it has one.
+func (h *Held) Relies() (seed string, authority []byte, err error) {
+	rec := h.b.record()
+	authority, err = os.ReadFile(rec.names(h.m.home).Authority())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return rec.Seed, authority, err
+}
+
+// Send writes all of the box.
+func (h *Held) Send(ctx context.Context, w io.Writer) error {
+	rec := h.b.record()
+	mover, err := h.m.disk.mover(rec)
+	if err != nil {
+		return err
+	}
+	return mover.Send(ctx, rec.spec(), w)
+}
+
+// Give records that the box is another machine's.
+func (h *Held) Give(g api.Given, machine string) error {
+	rec := h.b.record()
+	rec.Given, rec.GivenRunning, rec.Taken = &g, h.ran, machine
+	return h.b.commit(h.m.home, rec)
+}
+
+// GoOn lets the box run again, if it did.
+func (h *Held) GoOn() error {
+	if !h.ran || h.m.ctx.Err() != nil {
+		return nil
+	}
+	return h.m.resume(h.m.ctx, h.b, nil)
+}
+
+// Release lets others have the box.
+func (h *Held) Release() { h.b.op.Unlock() }
+
+// Given tells to which move a box was given; false for none.
+func (v Moves) Given(ctx context.Context, id string) (g api.Given, ok bool) {
+	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+	if err != nil || b.record().Given == nil {
+		return g, false
+	}
+	return *b.record().Given, true
+}
+
+// Runs drops what was saved of a box that runs on another machine now.
+func (v Moves) Runs(ctx context.Context, id string, g api.Given) error {
+	return v.ofMove(ctx, id, g, func(b *box) error { return v.m.disk.dropKept(b.record(), true) })
+}
+
+// TakeBack records that a box is this machine's again, and lets it go on if it ran.
+func (v Moves) TakeBack(ctx context.Context, id string, g api.Given) error {
+	return v.ofMove(ctx, id, g, func(b *box) error {
+		rec := b.record()
+		ran := rec.GivenRunning
+		rec.Given, rec.GivenRunning, rec.Taken = nil, false, ""
+		if err := b.commit(v.m.home, rec); err != nil || !ran {
+			return err
+		}
+		return v.m.resume(v.m.ctx, b, nil)
+	})
+}
+
+// ofMove does something with a box that was given to g, and nothing with others.
+func (v Moves) ofMove(ctx context.Context, id string, g api.Given, do func(*box) error) error {
+	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if now := b.record().Given; now == nil || *now != g {
+		return nil
+	}
+	return do(b)
+}
