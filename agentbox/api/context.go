@@ -70,6 +70,8 @@ type ContextRef struct {
 	Directory string `json:"directory,omitempty"`
 	// Steal pauses the box there, once what is in it was taken.
 	Steal bool `json:"steal,omitempty"`
+	// Live asks whether what runs in the box can move here.
+	Live bool `json:"live,omitempty"`
 }
 
 // PushedContext tells what became of work that was handed back. If there is a Ref, it is kept under it
@@ -97,6 +99,9 @@ type PulledContext struct {
 	Steps    []ContextStep      `json:"steps"`
 	// MissingSecrets are the names of secrets that boxes there have, and this machine's user has not.
 	MissingSecrets []string `json:"missing_secrets,omitempty"`
+	// Live is for MoveContext, if that was asked for; else NotLive says why nothing that runs can move.
+	Live    *Live  `json:"live,omitempty"`
+	NotLive string `json:"not_live,omitempty"`
 }
 
 // Entered is what a box was made of that was entered from another machine: with push, what was done in

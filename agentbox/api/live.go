@@ -2,6 +2,12 @@ package api
 
 import "agentbox/agentbox"
 
+// MoveContext makes a box as Up does, of what another machine of the team works on, and moves there what
+// runs in the other box. That one then never runs again what has moved. Conflict if nothing has moved
+// and all is as it was, so that the context can be entered by its snapshot; Unavailable if the other
+// machine has not said yet whose it is.
+var MoveContext = Endpoint[MoveRequest, UpResponse]{"/v1/context/move"}
+
 // MoveRequest is what PullContext answered.
 type MoveRequest struct {
 	UpRequest

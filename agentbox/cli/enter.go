@@ -20,7 +20,7 @@ import (
 // box that runs or is paused, the box of a task that runs, or a new box of what a task left.
 func (a *app) enterCommand() *cli.Command {
 	var r run
-	var away, steal, attach, thin bool
+	var away, steal, attach, thin, live bool
 	worktree := ""
 	return &cli.Command{
 		Name: "enter", Category: catInside, Usage: "step into what an agent works on or has left", ArgsUsage: "[BOX|TASK] [-- CMD...]",
@@ -32,6 +32,7 @@ func (a *app) enterCommand() *cli.Command {
 		Flags: append(r.flags(), &cli.BoolFlag{Name: "rm", Usage: "remove the box on leaving, if it was made for this; it asks if there is new work in it", Destination: &away},
 			&cli.BoolFlag{Name: "attach", Usage: "attach to the agent's own terminal, of a task of yours or a box here", Destination: &attach},
 			&cli.BoolFlag{Name: "steal", Usage: "pause the box on the other machine meanwhile; needs the right to push", Destination: &steal},
+			&cli.BoolFlag{Name: "live", Usage: "move what runs in it here, with its memory, if the two machines are alike; needs the right to push", Destination: &live},
 			&cli.BoolFlag{Name: "thin", Usage: "enter it on the other machine, where it is, instead of making one like it here; needs the right to push", Destination: &thin},
 			&cli.StringFlag{Name: "worktree", Usage: "make a checkout `DIR` of it on this machine instead, for your own editor", Destination: &worktree}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -45,8 +46,11 @@ func (a *app) enterCommand() *cli.Command {
 					return err
 				}
 			}
-			if thin && (steal || worktree != "" || away) {
-				return agentbox.Errorf(agentbox.Invalid, "--thin makes nothing here and pauses nothing there").WithHint("leave out --steal, --worktree and --rm")
+			if thin && (steal || live || worktree != "" || away) {
+				return agentbox.Errorf(agentbox.Invalid, "--thin makes nothing here and pauses nothing there").WithHint("leave out --steal, --live, --worktree and --rm")
+			}
+			if live && (steal || worktree != "" || away) {
+				return agentbox.Errorf(agentbox.Invalid, "what runs on one machine only is neither paused there nor removed here on leaving").WithHint("leave out --steal, --worktree and --rm")
 			}
 			if attach {
 				return a.attachAgent(ctx, name, thin)
@@ -60,7 +64,7 @@ func (a *app) enterCommand() *cli.Command {
 			if thin {
 				c, err = a.connectThere(ctx, name)
 			} else {
-				c, made, err = a.context(ctx, name, steal)
+				c, made, err = a.context(ctx, api.ContextRef{Name: name, Steal: steal, Live: live})
 			}
 			if err != nil {
 				return err
@@ -104,17 +108,18 @@ func (a *app) attachAgent(ctx context.Context, name string, thin bool) error {
 }
 
 // context finds the context that a name stands for, and tells whether a box was made for it.
-func (a *app) context(ctx context.Context, name string, steal bool) (c api.Connection, made bool, err error) {
+func (a *app) context(ctx context.Context, ref api.ContextRef) (c api.Connection, made bool, err error) {
+	name := ref.Name
 	c, err = a.connect(ctx, name)
-	if err == nil && steal {
-		err = agentbox.Errorf(agentbox.Invalid, "%s is on this machine", name).WithHint("--steal is for boxes of other machines")
+	if err == nil && (ref.Steal || ref.Live) {
+		err = agentbox.Errorf(agentbox.Invalid, "%s is on this machine", name).WithHint("--steal and --live are for boxes of other machines")
 	}
 	if agentbox.CodeOf(err) != agentbox.NotFound {
 		return c, false, err
 	}
 	info, taskErr := call(ctx, a, api.ShowTask, api.TaskRef{Task: name})
 	if taskErr != nil {
-		return a.pullContext(ctx, api.ContextRef{Name: name, Steal: steal}, "")
+		return a.pullContext(ctx, ref, "")
 	}
 	t := info.Task
 	last := t.Last()

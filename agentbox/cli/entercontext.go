@@ -56,7 +56,7 @@ func (a *app) pullContext(ctx context.Context, ref api.ContextRef, boxName strin
 		return c, false, err
 	}
 	ready := time.Now()
-	resp, err := a.up(ctx, api.UpRequest{Source: &got.Source, Pins: got.Pins, Entered: got.Entered, Name: boxName, Command: true})
+	resp, moved, err := a.makeEntered(ctx, got, api.UpRequest{Source: &got.Source, Pins: got.Pins, Entered: got.Entered, Name: boxName, Command: true})
 	if err != nil {
 		return c, false, err
 	}
@@ -67,12 +67,35 @@ func (a *app) pullContext(ctx context.Context, ref api.ContextRef, boxName strin
 		for _, s := range got.MissingSecrets {
 			fmt.Fprintf(a.stderr, "secret %s is set there and not here: agentbox secret set %s ...\n", s, s)
 		}
+		if moved {
+			fmt.Fprintf(a.stderr, "what ran in %s of %s goes on here, with its memory; there nothing of it runs any more\n", name, got.From)
+		}
 		if steal {
 			fmt.Fprintf(a.stderr, "%s of %s is paused: agentbox push hands the work back, agentbox resume there takes it back as it was\n", name, got.From)
 		}
 		fmt.Fprintf(a.stderr, "%s of %s: in box %s, %s from the question to the prompt\n", name, got.From, resp.Box.Name, tookText(time.Since(begun)))
 	}
 	return resp.Connection, resp.Created, nil
+}
+
+// makeEntered makes the box, with what runs in the other one if that can move, and tells whether it did.
+func (a *app) makeEntered(ctx context.Context, got api.PulledContext, req api.UpRequest) (resp api.UpResponse, moved bool, err error) {
+	why := got.NotLive
+	if got.Live != nil {
+		if req.Environ == nil {
+			req.Environ = a.environ()
+		}
+		resp, err = call(ctx, a, api.MoveContext, api.MoveRequest{UpRequest: req, Live: *got.Live})
+		if agentbox.CodeOf(err) != agentbox.Conflict {
+			return resp, err == nil, err
+		}
+		why = agentbox.AsError(err).Message
+	}
+	if why != "" && !a.quiet {
+		fmt.Fprintf(a.stderr, "nothing that runs there can move here (%s), so it is entered by its snapshot\n", oneLine(why))
+	}
+	resp, err = a.up(ctx, req)
+	return resp, false, err
 }
 
 // countImage adds to the step of an image that is not all here which part of it has come, and from whom.

@@ -111,7 +111,7 @@ func (a *app) identityCheck() *cli.Command {
 				return err
 			}
 			name := cmd.Args().First()
-			c, made, err := a.context(ctx, name, false)
+			c, made, err := a.context(ctx, api.ContextRef{Name: name})
 			if err != nil {
 				return err
 			}

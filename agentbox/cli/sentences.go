@@ -62,6 +62,8 @@ func problemText(p agentbox.Problem) string {
 		return "a fork bomb was ended"
 	case agentbox.ProblemStart:
 		return p.Detail + "; agentbox reset tries again"
+	case agentbox.ProblemGiven:
+		return "what ran in it runs on " + p.From + " now; agentbox reset begins afresh with the files that it had here"
 	case agentbox.ProblemTaken:
 		return "paused while " + p.From + " works on it; agentbox resume takes it back"
 	}

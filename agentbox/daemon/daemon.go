@@ -121,6 +121,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.watcher().Run(ctx) })
 	work.Go(func() { d.handover.Copies.Run(ctx) })
 	work.Go(func() { d.handover.Ahead.Run(ctx) })
+	work.Go(func() { d.handover.SettleArrivals(ctx) })
 	work.Go(func() { d.tooling.serve(ctx, cfg.Home.ToolsSocket(), cfg.Log) })
 	work.Go(func() { releaseMemory(ctx, releaseEvery) })
 	scrubbed := d.scrub(ctx)

@@ -60,6 +60,9 @@ func (h Handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 		return p.out, err
 	}
 	p.pin(image, setup)
+	if req.Live {
+		p.askLive(ctx, theirs)
+	}
 	p.out.Steps = p.steps
 	p.out.Entered = &api.Entered{Machine: p.out.From, Peer: p.whose.String(), ID: theirs.ID, Name: theirs.Name, Identity: p.out.Identity}
 	p.out.MissingSecrets, err = h.missingSecrets(p.out.Identity)

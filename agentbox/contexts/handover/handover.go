@@ -41,6 +41,7 @@ type Handover struct {
 	seen   *identity.Checks
 	Copies *copies
 	Ahead  *ahead
+	live   *contexts.LiveOwner
 
 	pushing *sync.Mutex // held while work is taken
 }
@@ -66,13 +67,17 @@ type Parts struct {
 	Busy      func(context.Context) ([]api.IdleReason, error) // why what can wait has to
 }
 
-// New serves the team; Copies.Run and Ahead.Run have to run beside it.
+// New serves the team; Copies.Run, Ahead.Run and SettleArrivals have to run beside it.
 func New(p Parts) Handover {
 	h := Handover{Parts: &p, cache: new(sharedCache), seen: &identity.Checks{File: p.Home.CIChecks()}, pushing: new(sync.Mutex), Owner: &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}}
 	h.Owner.Find, h.Owner.Prepare, h.Owner.Accept, h.Owner.Steal = h.find, h.prepare, h.accept, h.steal
 	h.Owner.Subjects, h.Owner.Begun, h.Owner.History = h.subjects, h.begun, h.historyOf
 	h.Copies, h.Ahead = &copies{Handover: h}, &ahead{Handover: h}
 	h.Owner.Copy, h.Owner.Chosen = h.Copies.find, h.Copies.isChosen
+	h.live = &contexts.LiveOwner{May: h.mayTake, Boxes: liveBoxes{host.MovesOf(p.Boxes), p.Peers}, Failed: func(id string, err error) {
+		p.Log.Error("a box that was not taken does not go on", "box", id, "error", err)
+	}}
+	p.Team.Serve(contexts.LiveService, h.live.Handler())
 	p.Team.Serve(contexts.Service, h.Owner.Handler())
 	p.Team.Serve(contexts.PushService, h.Owner.PushHandler())
 	return h
@@ -84,6 +89,7 @@ func (h Handover) Handle(mux *http.ServeMux) {
 	api.Handle(mux, api.IdentityStats, h.stats)
 	api.Handle(mux, api.ShareContext, h.share)
 	api.Handle(mux, api.PullContext, h.pull)
+	api.Handle(mux, api.MoveContext, h.moveHere)
 	api.Handle(mux, api.PushContext, h.push)
 	api.Handle(mux, api.ConnectContext, h.connectThere)
 	api.Handle(mux, api.Prefetch, h.Ahead.serve)
