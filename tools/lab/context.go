@@ -60,7 +60,8 @@ func (o *contextCluster) scenarios() []bench.Scenario {
 	all := sharing(o.open, nil,
 		l.scenario("context/attach", "", o.attach), l.scenario("context/resume", "", o.resume),
 		l.scenario("context/snapshot-same", "", o.snapshot), l.scenario("context/snapshot-20-files", "", o.snapshotChanged),
-		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/push", "", o.push), l.scenario("context/pull-cold", "", o.pullCold))
+		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/push", "", o.push),
+		l.scenario("context/live", "", o.live), l.scenario("context/pull-cold", "", o.pullCold))
 	return bench.InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
 }
 
@@ -260,6 +261,30 @@ func (o *contextCluster) push(ctx context.Context) (took time.Duration, err erro
 		err = agentbox.Errorf(agentbox.Internal, "the agent's box did not take the work: %s", out.Why)
 	}
 	return took, err
+}
+
+// contextMemory touches 100 MB of the box's memory, which no compression makes less, and leaves a process.
+const contextMemory = `head -c 100000000 /dev/urandom >/dev/shm/touched; setsid -f sleep 1000000`
+
+// live moves the box with what runs in it, until a command there has seen that. The first machine then
+// begins afresh.
+func (o *contextCluster) live(ctx context.Context) (took time.Duration, err error) {
+	if err := o.warm(ctx); err != nil {
+		return 0, err
+	}
+	if _, err := o.command(ctx, 0, true, "exec", contextBox, "--", "sh", "-c", contextMemory); err != nil {
+		return 0, err
+	}
+	if took, err = o.timed(ctx, 1, "enter", "--live", "seed/"+contextBox, "--", "sh", "-c", "test -s /dev/shm/touched"); err != nil {
+		return 0, err
+	}
+	box, err := o.command(ctx, 1, true, "ls", "-q")
+	if err != nil {
+		return 0, err
+	}
+	_, rmErr := o.command(ctx, 1, true, "rm", "--force", box)
+	_, resetErr := o.command(ctx, 0, true, "reset", contextBox)
+	return took, errors.Join(rmErr, resetErr)
 }
 
 // leave ends the second machine, which has no box, and removes all that it has.
