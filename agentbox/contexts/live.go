@@ -108,7 +108,7 @@ type offer struct {
 const maxLive = 64 << 10 // bytes of a message
 
 // Handler answers members.
-func (o *LiveOwner) Handler() wire.Handler {
+func (lo *LiveOwner) Handler() wire.Handler {
 	return func(ctx context.Context, c *wire.Conn) {
 		defer c.KeepAlive()()
 		c.EachStream(ctx, 0, func(ctx context.Context, s *wire.Stream) error {
@@ -116,33 +116,33 @@ func (o *LiveOwner) Handler() wire.Handler {
 			if err := wire.ReadMessage(s, &q, maxLive); err != nil {
 				return err
 			}
-			return o.answer(ctx, c.Peer(), q, s)
+			return lo.answer(ctx, c.Peer(), q, s)
 		}, func(error) {})
 	}
 }
 
 // answer answers one word. ctx ends with the connection.
-func (o *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said, w io.WriteCloser) error {
+func (lo *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said, w io.WriteCloser) error {
 	g := api.Given{Peer: member.String(), Token: q.Token}
 	var a LiveAnswer
 	var err error
 	switch q.Word {
 	case WordShow:
-		a, err = o.show(ctx, member, q.ID)
+		a, err = lo.show(ctx, member, q.ID)
 	case WordTake:
-		if held, err := o.hold(ctx, member, q); err == nil {
-			return o.offer(ctx, q.ID, g, held, w)
+		if held, err := lo.hold(ctx, member, q); err == nil {
+			return lo.offer(ctx, q.ID, g, held, w)
 		} else if agentbox.CodeOf(err) == agentbox.Forbidden {
 			a.Refused = true
 		} else {
 			a.Failed = failure(err)
 		}
 	case WordMine:
-		a = o.give(ctx, q.ID, g)
+		a = lo.give(ctx, q.ID, g)
 	case WordRuns:
-		err = o.Boxes.Runs(ctx, q.ID, g)
+		err = lo.Boxes.Runs(ctx, q.ID, g)
 	case WordBack:
-		err = o.Boxes.TakeBack(ctx, q.ID, g)
+		err = lo.Boxes.TakeBack(ctx, q.ID, g)
 	default:
 		a.Refused = true
 	}
@@ -155,37 +155,37 @@ func (o *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said, 
 	return w.Close()
 }
 
-func (o *LiveOwner) show(ctx context.Context, member identity.PeerID, name string) (a LiveAnswer, err error) {
-	id, err := o.May(ctx, name, member)
+func (lo *LiveOwner) show(ctx context.Context, member identity.PeerID, name string) (a LiveAnswer, err error) {
+	id, err := lo.May(ctx, name, member)
 	if code := agentbox.CodeOf(err); code == agentbox.Forbidden || code == agentbox.NotFound {
 		return LiveAnswer{Refused: true}, nil
 	}
 	if err != nil {
 		return a, err
 	}
-	l, err := o.Boxes.Show(ctx, id)
+	l, err := lo.Boxes.Show(ctx, id)
 	if err == nil {
 		l.ID, a.Live = id, &l
 	}
 	return a, err
 }
 
-func (o *LiveOwner) hold(ctx context.Context, member identity.PeerID, q Said) (HeldBox, error) {
-	id, err := o.May(ctx, q.ID, member)
+func (lo *LiveOwner) hold(ctx context.Context, member identity.PeerID, q Said) (HeldBox, error) {
+	id, err := lo.May(ctx, q.ID, member)
 	if err != nil || id != q.ID || len(q.Token) < minToken {
 		return nil, agentbox.Errorf(agentbox.Forbidden, "it may not be taken")
 	}
-	return o.Boxes.Hold(ctx, id)
+	return lo.Boxes.Hold(ctx, id)
 }
 
 // minToken keeps a token from being guessed.
 const minToken = 20
 
 // offer sends a box that is held, and holds it until the taker says that it has all or hangs up.
-func (o *LiveOwner) offer(ctx context.Context, id string, g api.Given, held HeldBox, w io.WriteCloser) error {
+func (lo *LiveOwner) offer(ctx context.Context, id string, g api.Given, held HeldBox, w io.WriteCloser) error {
 	defer held.Release()
 	at := &offer{asked: make(chan struct{}), done: make(chan struct{}), answer: LiveAnswer{No: true}}
-	if !o.put(g, at) {
+	if !lo.put(g, at) {
 		return held.GoOn() // somebody uses a token twice
 	}
 	err := send(ctx, held, w)
@@ -201,26 +201,26 @@ func (o *LiveOwner) offer(ctx context.Context, id string, g api.Given, held Held
 	}
 	if err != nil { // it was not given, and never will be to this token
 		if gone := held.GoOn(); gone != nil {
-			o.Failed(id, gone)
+			lo.Failed(id, gone)
 		}
 	}
-	o.mu.Lock()
-	delete(o.offers, g)
-	o.mu.Unlock()
+	lo.mu.Lock()
+	delete(lo.offers, g)
+	lo.mu.Unlock()
 	close(at.done)
 	return err
 }
 
-func (o *LiveOwner) put(g api.Given, at *offer) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.offers == nil {
-		o.offers = map[api.Given]*offer{}
+func (lo *LiveOwner) put(g api.Given, at *offer) bool {
+	lo.mu.Lock()
+	defer lo.mu.Unlock()
+	if lo.offers == nil {
+		lo.offers = map[api.Given]*offer{}
 	}
-	if o.offers[g] != nil {
+	if lo.offers[g] != nil {
 		return false
 	}
-	o.offers[g] = at
+	lo.offers[g] = at
 	return true
 }
 
@@ -240,19 +240,19 @@ func send(ctx context.Context, held HeldBox, w io.WriteCloser) error {
 }
 
 // give answers WordMine: what is held for the token is decided now, else what was recorded counts.
-func (o *LiveOwner) give(ctx context.Context, id string, g api.Given) LiveAnswer {
-	o.mu.Lock()
-	at := o.offers[g]
+func (lo *LiveOwner) give(ctx context.Context, id string, g api.Given) LiveAnswer {
+	lo.mu.Lock()
+	at := lo.offers[g]
 	if at != nil && !at.known {
 		at.known = true
 		close(at.asked)
 	}
-	o.mu.Unlock()
+	lo.mu.Unlock()
 	if at != nil {
 		<-at.done
 		return at.answer
 	}
-	now, ok := o.Boxes.Given(ctx, id)
+	now, ok := lo.Boxes.Given(ctx, id)
 	return LiveAnswer{No: !ok || now != g}
 }
 
@@ -291,13 +291,13 @@ type aborting struct{ *wire.Stream }
 
 func (a aborting) Close() error { a.Abort(); return nil }
 
-func (a LiveAnswer) err() error {
+func (la LiveAnswer) err() error {
 	switch {
-	case a.Refused:
+	case la.Refused:
 		return agentbox.Errorf(agentbox.Forbidden, "you may not take it")
-	case a.Failed != "":
-		return agentbox.Errorf(agentbox.Conflict, "%s", agentbox.Printable(a.Failed[:min(len(a.Failed), maxFailed)]))
-	case a.No:
+	case la.Failed != "":
+		return agentbox.Errorf(agentbox.Conflict, "%s", agentbox.Printable(la.Failed[:min(len(la.Failed), maxFailed)]))
+	case la.No:
 		return agentbox.Errorf(agentbox.NotFound, "it was not handed over")
 	}
 	return nil

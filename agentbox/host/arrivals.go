@@ -29,15 +29,15 @@ func (r *record) arriveAs(l *api.Live) {
 
 // MoveHere is Up for a new box that goes on with what runs in another machine's. move moves it
 // (contexts.Move) after everything else that the box needs is here.
-func (v Moves) MoveHere(ctx context.Context, req api.MoveRequest, move func(context.Context, *Arrival) error, progress agentbox.Progress) (api.UpResponse, error) {
-	if err := v.Fits(ctx, req.Live); err != nil {
+func (ms Moves) MoveHere(ctx context.Context, req api.MoveRequest, move func(context.Context, *Arrival) error, progress agentbox.Progress) (api.UpResponse, error) {
+	if err := ms.Fits(ctx, req.Live); err != nil {
 		return api.UpResponse{}, err
 	}
 	if req.Pins == nil || req.Pins.Image != req.Live.Image {
 		return api.UpResponse{}, agentbox.Errorf(agentbox.Conflict, "the image of that box is not here")
 	}
 	req.Isolation = req.Live.Isolation
-	return up(ctx, v.m, req.UpRequest, &req.Live, move, progress)
+	return up(ctx, ms.m, req.UpRequest, &req.Live, move, progress)
 }
 
 // Arrival is a box that comes from another machine with what runs in it (contexts.Arrival). Its op is held, by
@@ -141,9 +141,9 @@ func (a *Arrival) Ran() bool {
 func (a *Arrival) Drop() error { return a.m.maker.removeLocked(a.b) }
 
 // Arrivals are the boxes about which there is something left to say to the machine that they come from.
-func (v Moves) Arrivals() (all []*Arrival) {
-	for _, b := range v.m.boxes.all() {
-		a := &Arrival{v.m, b, nil}
+func (ms Moves) Arrivals() (all []*Arrival) {
+	for _, b := range ms.m.boxes.all() {
+		a := &Arrival{ms.m, b, nil}
 		if a.open() {
 			all = append(all, a)
 		}

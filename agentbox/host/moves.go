@@ -43,17 +43,17 @@ func (d disk) mover(rec record) (place.Mover, error) {
 }
 
 // Show says what a box is, for a machine that would have it. Conflict if it cannot move.
-func (v Moves) Show(ctx context.Context, id string) (l api.Live, err error) {
-	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+func (ms Moves) Show(ctx context.Context, id string) (l api.Live, err error) {
+	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id})
 	if err != nil {
 		return l, err
 	}
 	rec := b.record()
-	mover, err := v.m.disk.mover(rec)
+	mover, err := ms.m.disk.mover(rec)
 	if err != nil {
 		return l, err
 	}
-	if b.state(v.m.disk) == agentbox.Stopped {
+	if b.state(ms.m.disk) == agentbox.Stopped {
 		return l, agentbox.Errorf(agentbox.Conflict, "nothing runs in it")
 	}
 	l = api.Live{Isolation: rec.Box.Isolation, CPUs: rec.Box.CPUs, Memory: rec.Box.Memory, Disk: rec.Box.Disk, Image: rec.Box.Image}
@@ -62,8 +62,8 @@ func (v Moves) Show(ctx context.Context, id string) (l api.Live, err error) {
 }
 
 // Fits tells why what runs in another machine's box cannot go on here: Conflict.
-func (v Moves) Fits(ctx context.Context, l api.Live) error {
-	kind, err := v.m.kind(l.Isolation)
+func (ms Moves) Fits(ctx context.Context, l api.Live) error {
+	kind, err := ms.m.kind(l.Isolation)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (v Moves) Fits(ctx context.Context, l api.Live) error {
 	if !ok {
 		return agentbox.Errorf(agentbox.Conflict, "%s isolation moves no processes", l.Isolation)
 	}
-	if err := v.hasSize(l); err != nil {
+	if err := ms.hasSize(l); err != nil {
 		return err
 	}
 	rec := record{}
@@ -89,8 +89,8 @@ func (v Moves) Fits(ctx context.Context, l api.Live) error {
 }
 
 // hasSize tells why a box of another machine is too large for this one, or makes no sense.
-func (v Moves) hasSize(l api.Live) error {
-	have, err := v.m.Capacity.Report()
+func (ms Moves) hasSize(l api.Live) error {
+	have, err := ms.m.Capacity.Report()
 	switch {
 	case err != nil:
 		return err
@@ -110,21 +110,21 @@ type Held struct {
 }
 
 // Hold pauses a box and keeps its op until it is released.
-func (v Moves) Hold(ctx context.Context, id string) (*Held, error) {
-	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+func (ms Moves) Hold(ctx context.Context, id string) (*Held, error) {
+	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id})
 	if err != nil {
 		return nil, err
 	}
 	b.op.Lock()
-	h := &Held{v.m, b, b.state(v.m.disk) == agentbox.Running}
+	h := &Held{ms.m, b, b.state(ms.m.disk) == agentbox.Running}
 	rec := b.record()
-	_, err = v.m.disk.mover(rec)
+	_, err = ms.m.disk.mover(rec)
 	if err == nil && rec.Phase != phaseReady {
 		err = agentbox.Errorf(agentbox.NotFound, "box %s was removed", id)
 	}
 	if err == nil && h.ran {
-		err = pause(ctx, v.m, b, nil)
-	} else if err == nil && b.state(v.m.disk) != agentbox.Paused {
+		err = pause(ctx, ms.m, b, nil)
+	} else if err == nil && b.state(ms.m.disk) != agentbox.Paused {
 		err = agentbox.Errorf(agentbox.Conflict, "nothing runs in it")
 	}
 	if err != nil {
@@ -174,8 +174,8 @@ func (h *Held) GoOn() error {
 func (h *Held) Release() { h.b.op.Unlock() }
 
 // Given tells to which move a box was given; false for none.
-func (v Moves) Given(ctx context.Context, id string) (g api.Given, ok bool) {
-	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+func (ms Moves) Given(ctx context.Context, id string) (g api.Given, ok bool) {
+	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id})
 	if err != nil || b.record().Given == nil {
 		return g, false
 	}
@@ -183,26 +183,26 @@ func (v Moves) Given(ctx context.Context, id string) (g api.Given, ok bool) {
 }
 
 // Runs drops what was saved of a box that runs on another machine now.
-func (v Moves) Runs(ctx context.Context, id string, g api.Given) error {
-	return v.ofMove(ctx, id, g, func(b *box) error { return v.m.disk.dropKept(b.record(), true) })
+func (ms Moves) Runs(ctx context.Context, id string, g api.Given) error {
+	return ms.ofMove(ctx, id, g, func(b *box) error { return ms.m.disk.dropKept(b.record(), true) })
 }
 
 // TakeBack records that a box is this machine's again, and lets it go on if it ran.
-func (v Moves) TakeBack(ctx context.Context, id string, g api.Given) error {
-	return v.ofMove(ctx, id, g, func(b *box) error {
+func (ms Moves) TakeBack(ctx context.Context, id string, g api.Given) error {
+	return ms.ofMove(ctx, id, g, func(b *box) error {
 		rec := b.record()
 		ran := rec.GivenRunning
 		rec.Given, rec.GivenRunning, rec.Taken = nil, false, ""
-		if err := b.commit(v.m.home, rec); err != nil || !ran {
+		if err := b.commit(ms.m.home, rec); err != nil || !ran {
 			return err
 		}
-		return v.m.resume(v.m.ctx, b, nil)
+		return ms.m.resume(ms.m.ctx, b, nil)
 	})
 }
 
 // ofMove does something with a box that was given to g, and nothing with others.
-func (v Moves) ofMove(ctx context.Context, id string, g api.Given, do func(*box) error) error {
-	b, err := v.m.boxes.find(ctx, api.BoxRef{Box: id})
+func (ms Moves) ofMove(ctx context.Context, id string, g api.Given, do func(*box) error) error {
+	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id})
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return nil
 	}

@@ -42,9 +42,9 @@ type aheadFile struct {
 	Contexts []contexts.Ahead `json:"contexts,omitempty"`
 }
 
-func (f aheadFile) bytes() int64 {
-	n := f.Past
-	for _, one := range f.Contexts {
+func (a aheadFile) bytes() int64 {
+	n := a.Past
+	for _, one := range a.Contexts {
 		n += one.Bytes
 	}
 	return n
