@@ -1,11 +1,12 @@
 package fleet
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -30,6 +31,7 @@ const (
 	LeaseFile      = "lease.json"
 	transcriptFile = "transcript.cast"
 	savedFile      = "saved.json"
+	acceptedFile   = "accepted.json" // the result, before the worker is told to forget it
 )
 
 // Sources has what tasks are made from (source.Store).
@@ -100,11 +102,14 @@ type offered struct {
 // for the next daemon.
 func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need resources.Share, dir string, cancelled <-chan struct{}) (agentbox.Result, error) {
 	at := &offered{task: t, attempt: a, dir: dir, need: need, done: make(chan agentbox.Result, 1), beat: time.Now(), since: time.Now(), avoid: failedOn(t, a.Number, dir)}
-	if err := durable.ReadJSON(filepath.Join(dir, LeaseFile), &at.lease); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return agentbox.Result{}, err
+	var accepted *agentbox.Result
+	for file, to := range map[string]any{LeaseFile: &at.lease, savedFile: &at.attempt.Saved, acceptedFile: &accepted} {
+		if err := durable.ReadJSON(filepath.Join(dir, file), to); err != nil {
+			return agentbox.Result{}, err
+		}
 	}
-	if err := durable.ReadJSON(filepath.Join(dir, savedFile), &at.attempt.Saved); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return agentbox.Result{}, err
+	if accepted != nil {
+		return *accepted, nil
 	}
 	key := attemptKey{t.ID, a.Number}
 	o.mu.Lock()
@@ -199,24 +204,54 @@ func (o *Owner) Waiting(t agentbox.TaskID, attempt int) (since time.Time, need r
 	return at.since, at.need, at.unlent, true
 }
 
-// Offers are the records of our catalogue: the attempts that nobody has.
+// mostOffered bounds the offers at a time. Every member has them in memory, and a catalogue with more records
+// than it may have says nothing at all.
+const mostOffered = 256
+
+// Offers are the records of our catalogue: attempts that nobody has.
 func (o *Owner) Offers() (all []catalogue.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key, at := range o.open {
-		if at.lease.Held() || at.cancelled || at.finished {
-			continue
+	var waiting []*offered
+	for _, at := range o.open {
+		if !at.lease.Held() && !at.cancelled && !at.finished {
+			waiting = append(waiting, at)
 		}
-		offer := Offer{Where: at.task.Where, Need: at.need, Created: at.task.Created, Avoid: at.avoid, Since: at.since}
-		if keeper := at.lease.Keeper; !keeper.IsZero() {
-			offer.Where, offer.Keep = keeper.String(), true
-		}
-		text, err := json.Marshal(offer)
-		if err == nil {
-			all = append(all, catalogue.Record{Kind: catalogue.Offer, Key: key.task.String() + "/" + strconv.Itoa(key.attempt), Text: string(text)})
+	}
+	sortInTurn(waiting)
+	for _, at := range waiting[:min(len(waiting), mostOffered)] {
+		if text, err := json.Marshal(at.offer()); err == nil {
+			all = append(all, catalogue.Record{Kind: catalogue.Offer, Key: at.task.ID.String() + "/" + strconv.Itoa(at.attempt.Number), Text: string(text)})
 		}
 	}
 	return all
+}
+
+func (o *offered) offer() Offer {
+	offer := Offer{Where: o.task.Where, Need: o.need, Created: o.task.Created, Avoid: o.avoid, Since: o.since}
+	if keeper := o.lease.Keeper; !keeper.IsZero() {
+		offer.Where, offer.Keep = keeper.String(), true
+	}
+	return offer
+}
+
+// sortInTurn puts first the oldest of each kind, by project, place and size, then the second of each, and so
+// on: thousands for which there is no machine leave the others their turn.
+func sortInTurn(waiting []*offered) {
+	type kind struct {
+		project, where string
+		need           resources.Share
+	}
+	slices.SortFunc(waiting, func(a, b *offered) int {
+		return cmp.Or(a.task.Created.Compare(b.task.Created), bytes.Compare(a.task.ID[:], b.task.ID[:]))
+	})
+	next, turn := map[kind]int{}, map[*offered]int{}
+	for _, at := range waiting {
+		of := kind{at.task.Project, at.offer().Where, at.need}
+		turn[at] = next[of]
+		next[of]++
+	}
+	slices.SortStableFunc(waiting, func(a, b *offered) int { return turn[a] - turn[b] })
 }
 
 // answerTimeout bounds a question with all that follows it.
@@ -498,6 +533,9 @@ func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader
 	at.finishing = true
 	o.mu.Unlock()
 	result, err := o.receive(ctx, at, q, s)
+	if err == nil {
+		err = durable.WriteJSON(filepath.Join(at.dir, acceptedFile), result, 0o600)
+	}
 	o.mu.Lock()
 	at.finishing, at.beat = false, time.Now()
 	switch {

@@ -191,6 +191,11 @@ func TestOneResult(t *testing.T) {
 	if a := say(o, 2, askFinish, 3); a.Stop != stopStale {
 		t.Errorf("a second result is taken: %+v", a)
 	}
+	// An owner that was killed before it recorded the result has it, although the worker has not.
+	again, err := o.Run(t.Context(), one, agentbox.Attempt{Number: 1}, resources.Share{}, dir, nil)
+	if err != nil || again.State != r.State || again.Reason != r.Reason {
+		t.Errorf("%+v, %v", again, err)
+	}
 	if b, err := os.ReadFile(filepath.Join(dir, transcriptFile)); err != nil || len(b) != 0 {
 		t.Errorf("%q, %v", b, err)
 	}
