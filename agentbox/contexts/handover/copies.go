@@ -125,7 +125,7 @@ func (c *copies) find(name string) (contexts.Copy, bool) {
 	}
 	var k keptCopy
 	err = durable.ReadJSON(c.file(name), &k)
-	return k.Copy, err == nil
+	return k.Copy, err == nil && k.ID == id // without a file it is the zero copy
 }
 
 // list lists the copies that are here.
