@@ -195,6 +195,8 @@ type Task struct {
 	// Costs is the price of Used. It has one entry unless the table of rates changed its currency
 	// between attempts.
 	Costs []Cost `json:"costs,omitempty"`
+	// Delivered means, of another machine's task, that its owner has the result. It stays for its box.
+	Delivered bool `json:"delivered,omitempty"`
 }
 
 // AddUsage adds what an attempt used, and its cost. Either may be nil: what could not be measured
@@ -321,6 +323,22 @@ type OtherWork struct {
 	Files   int    `json:"files,omitempty"`   // uncommitted
 	Ref     string `json:"ref,omitempty"`     // in the mirror
 	Branch  string `json:"branch,omitempty"`  // that `pull` made of it in a checkout
+}
+
+// KeptForOthers is how long what came of another machine's task stays here if nobody takes it.
+const KeptForOthers = 30 * 24 * time.Hour
+
+// KeptUntil is when a task of another machine goes that has ended here, with the box that it left; zero for
+// any other task.
+func (t Task) KeptUntil() time.Time {
+	if t.For == nil || !t.State.Done() {
+		return time.Time{}
+	}
+	ended := t.Created
+	if last := t.Last(); last != nil && last.Result != nil {
+		ended = last.Result.Ended
+	}
+	return ended.Add(KeptForOthers)
 }
 
 // EndedBefore reports whether the task had ended before when, and was submitted before it.

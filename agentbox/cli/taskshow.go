@@ -60,6 +60,9 @@ func taskFacts(all []agentbox.Task) facts {
 			took = tookText(tookOf(*last))
 			if r := last.Result; r != nil {
 				work = outcomeText(*r)
+				if t.For != nil {
+					work += "; " + remainsText(t)
+				}
 				if r.Exit != nil {
 					exit = fmt.Sprint(*r.Exit)
 				}
@@ -121,6 +124,9 @@ func infoRows(info api.TaskInfo) [][]string {
 	if t.For != nil {
 		rows = append(rows, []string{"for", fmt.Sprintf("task %s of %s", t.For.Task, t.For.Name)})
 		rows = append(rows, loanRows(*t.For)...)
+		if until := t.KeptUntil(); !until.IsZero() {
+			rows = append(rows, []string{"stays", "until " + until.Local().Format(time.DateOnly) + ": " + remainsText(t)})
+		}
 	}
 	if len(t.Secrets) > 0 {
 		rows = append(rows, []string{"lends", strings.Join(t.Secrets, ", ") + ", to the machine that runs it, for each request"})
@@ -150,6 +156,14 @@ func infoRows(info api.TaskInfo) [][]string {
 		rows = append(rows, []string{m.Time.Local().Format(time.TimeOnly), m.Event + " " + m.Detail + took})
 	}
 	return rows
+}
+
+// remainsText says why a task of another machine that has ended is still here.
+func remainsText(t agentbox.Task) string {
+	if t.Delivered {
+		return "its box has what could not be sent to " + t.For.Name
+	}
+	return t.For.Name + " does not have its result yet"
 }
 
 // loanRows say which secrets the owner of a task lends to its box, and where they go.

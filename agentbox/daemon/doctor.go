@@ -2,13 +2,16 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/service"
+	"agentbox/agentbox/task/tasks"
 )
 
 // doctor adds the store, the team and the service to host/doctor's report.
@@ -27,8 +30,34 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 	if d.membership().InTeam() {
 		detail, err = d.checkService(ctx)
 		add("service", detail, err)
+		add("others' tasks", leftOfOthers(tasks.OfOthers(d.store)), nil)
 	}
 	return report, nil
+}
+
+// leftOfOthers says what is here of tasks of other machines that have ended.
+func leftOfOthers(all []agentbox.Task) string {
+	waiting, boxes := 0, 0
+	var last time.Time
+	for _, t := range all {
+		until := t.KeptUntil()
+		switch {
+		case until.IsZero():
+			continue
+		case t.Delivered:
+			boxes++
+		default:
+			waiting++
+		}
+		if until.After(last) {
+			last = until
+		}
+	}
+	if waiting+boxes == 0 {
+		return "of those that have ended here, nothing is left"
+	}
+	return fmt.Sprintf("%s for their owners, and %s what could not be sent; the last goes on %s (agentbox task ls --all)",
+		agentbox.PluralOf(waiting, "result waits", "results wait"), agentbox.PluralOf(boxes, "box has", "boxes have"), last.Local().Format(time.DateOnly))
 }
 
 // resources returns what boxes may use of this machine.

@@ -33,7 +33,7 @@ func (d *daemon) newKube() (*kube.Remote, error) {
 	program, err := os.Executable()
 	err = errors.Join(err, os.RemoveAll(d.cfg.Home.KubernetesLayers())) // what a daemon that was killed left
 	return &kube.Remote{
-		Settings: d.cfg.Home.Kubernetes(), Accept: d.saves.AcceptResult, Note: task.Note, Log: d.cfg.Log,
+		Settings: d.cfg.Home.Kubernetes(), Accept: d.acceptResult, Note: task.Note, Log: d.cfg.Log,
 		Registry: kube.Registry{Image: d.podImage, Export: d.sources.ExportWhole, Program: program, Temp: d.cfg.Home.KubernetesLayers()},
 	}, err
 }

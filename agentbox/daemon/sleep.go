@@ -28,7 +28,7 @@ func (d *daemon) beforeSleep(ctx context.Context) (given []agentbox.TaskID) {
 	}
 	for {
 		changed := d.changes.Changed()
-		running, left := d.fleet.worker.Running(), d.fleet.owner.NotKept(given)
+		running, left := d.fleet.worker.Unsettled(), d.fleet.owner.NotKept(given)
 		if running == 0 && len(left) == 0 {
 			return given
 		}

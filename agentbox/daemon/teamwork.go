@@ -3,12 +3,14 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"io"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
 	"agentbox/agentbox/fleet"
 	"agentbox/agentbox/fleet/elsewhere"
 	"agentbox/agentbox/lending"
+	"agentbox/agentbox/task"
 	"agentbox/mesh/catalogue"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
@@ -31,7 +33,7 @@ func (d *daemon) newFleet() fleetParts {
 	}
 	p := fleetParts{
 		owner: &fleet.Owner{
-			Sources: d.sources, Accept: d.saves.AcceptResult, Save: d.saves.Accept, Continue: d.saves.Continue, Drop: d.saves.Drop,
+			Sources: d.sources, Accept: d.acceptResult, Save: d.saves.Accept, Continue: d.saves.Continue, Drop: d.saves.Drop,
 			Lend: func(ctx context.Context, t agentbox.Task) (json.RawMessage, error) { return d.lending().Lend(ctx, t) },
 			Value: func(ctx context.Context, t agentbox.Task, name string) (string, error) {
 				return d.lending().LentValue(ctx, t, name)
@@ -66,6 +68,16 @@ func (d *daemon) serveFleet() {
 	}
 	d.shares.team.Serve(fleet.Service, d.fleet.owner.Serve)
 	d.shares.team.Serve(fleet.BoxService, d.fleet.worker.Serve)
+}
+
+// acceptResult also runs the checks of a task, whose modules are approved where it was submitted.
+func (d *daemon) acceptResult(ctx context.Context, t agentbox.Task, said agentbox.Result, pack io.Reader) (agentbox.Result, error) {
+	r, err := d.saves.AcceptResult(ctx, t, said, pack)
+	if err == nil && r.Ref != "" && len(t.Checks) > 0 && t.For == nil {
+		r.Checks = d.checks.Check(ctx, t, task.Kept{Ref: r.Ref, Commit: r.Commit})
+		err = ctx.Err()
+	}
+	return r, err
 }
 
 // attemptOver tells whether nobody waits for the result of an attempt of a task of this machine.

@@ -121,7 +121,7 @@ func (w *Worker) follow(ctx context.Context, work *sync.WaitGroup, owner identit
 	q := questionOf(t)
 	w.mu.Lock()
 	_, followed := w.followed[t.ID]
-	w.followed[t.ID] = t.Where == ""
+	w.followed[t.ID] = partIn(t)
 	w.mu.Unlock()
 	if followed {
 		return
@@ -154,9 +154,11 @@ func (w *Worker) find(id agentbox.TaskID) *agentbox.Task {
 }
 
 // deliver says that a task goes on, with what it wrote, and then how it ended, until its owner has
-// that or does not want it. An owner that cannot be reached is asked again: it may be asleep.
+// that or does not want it. An owner that cannot be reached is asked again: it may be asleep. One that is
+// away for long, or no member any more, has the task end here, and what came of it waits (forget).
 func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox.TaskID, q question) {
 	var sent agentbox.Digest // the last snapshot that the owner has
+	heard := time.Now()
 	for wait := beatEvery; ; {
 		t := w.find(id)
 		if t == nil {
@@ -165,9 +167,11 @@ func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox
 		a, err := w.report(ctx, owner, *t, &q)
 		switch {
 		case err != nil:
-			wait = min(2*wait, time.Minute)
+			if wait = min(2*wait, time.Minute); abandoned(*t, w.Team.IsMember(owner), heard, time.Now()) {
+				w.end(*t)
+			}
 		case a.Stop == "":
-			wait = beatEvery
+			wait, heard = beatEvery, time.Now()
 			sent = w.replicate(ctx, owner, *t, q, sent)
 		case t.State.Done():
 			if err := w.Local.Remove(id); err != nil {

@@ -32,6 +32,8 @@ type Team interface {
 	// Dial connects to a member. The error is Unavailable without a team.
 	Dial(ctx context.Context, peer identity.PeerID) (*wire.Conn, error)
 	Self() identity.PeerID
+	// IsMember tells whether a peer is a member, which it is while that is unknown.
+	IsMember(identity.PeerID) bool
 }
 
 // Local is what a worker needs of its own machine.
@@ -49,7 +51,10 @@ type Local interface {
 	// Tasks are those that have an origin.
 	Tasks() []agentbox.Task
 	Cancel(agentbox.TaskID) error
+	// Remove drops a task whose result its owner has. One whose box has what could not be kept is
+	// Delivered, and stays. Forget drops a task with its box.
 	Remove(agentbox.TaskID) error
+	Forget(context.Context, agentbox.Task) error
 	// Written copies what a task's command wrote, from an offset on, at most limit bytes; done tells
 	// that no more comes.
 	Written(ctx context.Context, t agentbox.Task, w io.Writer) error
@@ -98,7 +103,7 @@ type Worker struct {
 	Admit func(ctx context.Context, member identity.PeerID, name string) (Entrance, error)
 
 	mu       sync.Mutex
-	followed map[agentbox.TaskID]bool // true for those that are not only kept here
+	followed map[agentbox.TaskID]part
 	returns  map[agentbox.TaskID]bool // that are being given back
 	refused  map[agentbox.TaskID]bool // that this machine's owner does not want here
 	not      map[offerKey]time.Time
@@ -118,13 +123,20 @@ const (
 func (w *Worker) Running() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.taking + w.count(true)
+	return w.taking + w.count(runs)
 }
 
-// count counts the tasks of others that run here, or those that are kept here. The caller holds w.mu.
-func (w *Worker) count(run bool) (n int) {
-	for _, runs := range w.followed {
-		if runs == run {
+// Unsettled counts also those whose owner does not have the result yet.
+func (w *Worker) Unsettled() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.taking + w.count(runs) + w.count(ended)
+}
+
+// count counts the tasks of others in which this machine has a part. The caller holds w.mu.
+func (w *Worker) count(as part) (n int) {
+	for _, p := range w.followed {
+		if p == as {
 			n++
 		}
 	}
@@ -134,10 +146,11 @@ func (w *Worker) count(run bool) (n int) {
 // Run takes tasks and follows them until ctx ends, and waits for all that it began.
 func (w *Worker) Run(ctx context.Context) {
 	w.mu.Lock()
-	w.followed, w.returns, w.refused, w.not = map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
+	w.followed, w.returns, w.refused, w.not = map[agentbox.TaskID]part{}, map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
 	w.mu.Unlock()
 	var work sync.WaitGroup
 	defer work.Wait()
+	work.Go(func() { w.forget(ctx) })
 	for {
 		now, err := w.Local.Idle(ctx)
 		if err != nil {
@@ -145,8 +158,8 @@ func (w *Worker) Run(ctx context.Context) {
 		}
 		running := map[identity.PeerID]int{}
 		for _, t := range w.Local.Tasks() {
-			if owner, err := identity.ParsePeer(t.For.Owner); err == nil {
-				if t.Where == "" {
+			if owner, err := identity.ParsePeer(t.For.Owner); err == nil && !t.Delivered {
+				if partIn(t) == runs {
 					running[owner]++
 				}
 				w.follow(ctx, &work, owner, t)
@@ -192,15 +205,15 @@ func (w *Worker) Record() []catalogue.Record {
 
 // look takes one offer, if there is one for this machine: to keep, or if it is idle to run.
 func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[identity.PeerID]int, now Readiness, idle bool) {
-	keeps := w.Local.Keeps()
-	if !keeps && !idle {
+	keeper := w.Local.Keeps()
+	if !keeper && !idle {
 		return
 	}
 	w.mu.Lock()
 	c := Candidate{Self: w.Team.Self(), Serves: now.Serves, Fits: w.Local.Fits, Running: running, Labels: now.Machine.Labels, Not: w.not}
 	offers := readOffers(w.Team)
 	o, ok := Offer{}, false
-	if keeps && w.count(false) < maxKept {
+	if keeper && w.count(keeps) < maxKept {
 		o, ok = chooseKept(c.Self, w.not, offers, time.Now())
 	}
 	if !ok && idle {

@@ -28,6 +28,7 @@
 //	task.json                    Task; never changed
 //	cancelled                    nobody wants the task any more, with the limit that its client saw
 //	released                     the client that waited for the task left it running
+//	delivered                    the owner of the task, another machine, has its result
 //	attempts/<n>/attempt.json    names its box and its job; written before either is made
 //	attempts/<n>/result.json     agentbox.Result, written once and last
 //	attempts/<n>/lease.json      which machine runs it, if another one does; see package fleet

@@ -401,6 +401,18 @@ func (q *Queue) Remove(id agentbox.TaskID) error {
 	return q.Store.remove(id)
 }
 
+// Deliver records that the owner of a task that has ended, another machine, has its result. It stays, for its
+// box.
+func (q *Queue) Deliver(id agentbox.TaskID) error {
+	if _, err := q.readEnded(id); err != nil {
+		return err
+	}
+	err := write(filepath.Join(q.Store.task(id), deliveredFile), struct{}{})
+	q.Store.Memory.forget(id)
+	q.announce()
+	return err
+}
+
 // readEnded reads a task that has ended. The error is Conflict while it goes on.
 func (q *Queue) readEnded(id agentbox.TaskID) (agentbox.Task, error) {
 	t, err := q.Store.Read(id)

@@ -21,6 +21,7 @@ import (
 //	<task>/task.json                       what it is to do; written once
 //	<task>/cancelled                       somebody does not want it any more, or it reached a limit
 //	<task>/released                        it goes on without its holder
+//	<task>/delivered                       its owner, another machine, has its result
 //	<task>/attempts/<n>/attempt.json       its box and its job, before either is made
 //	<task>/attempts/<n>/result.json        how it ended; written once, when all evidence is there
 //	<task>/attempts/<n>/saved.json         the last snapshot of its box while its command runs
@@ -43,6 +44,7 @@ const (
 	recordFile     = "task.json"
 	cancelFile     = "cancelled"
 	releaseFile    = "released"
+	deliveredFile  = "delivered"
 	attemptFile    = "attempt.json"
 	resultFile     = "result.json"
 	transcriptFile = "transcript.cast"
@@ -127,7 +129,7 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	if err != nil {
 		return agentbox.Task{}, err
 	}
-	t := agentbox.Task{ID: id, TaskSpec: r.TaskSpec, Batch: r.Batch, Created: r.Created}
+	t := agentbox.Task{ID: id, TaskSpec: r.TaskSpec, Batch: r.Batch, Created: r.Created, Delivered: s.has(id, deliveredFile)}
 	if t.Attempts, err = s.attempts(id); err != nil {
 		return t, err
 	}

@@ -72,7 +72,7 @@ func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.R
 
 // collect takes the artifacts of a box. If some cannot be taken the box stays, as it has them.
 func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *agentbox.Result) {
-	if r.q.Collector == nil || len(r.rec.Artifacts) == 0 || ctx.Err() != nil {
+	if r.q.Collector == nil || len(r.rec.Artifacts) == 0 || r.rec.For != nil || ctx.Err() != nil { // its owner gets none
 		return
 	}
 	begun := time.Now()
@@ -98,7 +98,7 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 
 // check runs the task's checks over its work, if there is any.
 func (r *run) check(ctx context.Context, work Kept, result *agentbox.Result) {
-	if r.q.Checker == nil || len(r.rec.Checks) == 0 || result.Commit == "" || ctx.Err() != nil {
+	if r.q.Checker == nil || len(r.rec.Checks) == 0 || r.rec.For != nil || result.Commit == "" || ctx.Err() != nil { // its owner checks it
 		return
 	}
 	begun := time.Now()

@@ -53,6 +53,15 @@ func (t Team) Member(id string) string {
 	return id
 }
 
+// IsMember holds also while the team cannot be read.
+func (t Team) IsMember(id identity.PeerID) bool {
+	if t.Mesh == nil {
+		return true
+	}
+	_, err := t.Mesh.Find(id.String())
+	return agentbox.CodeOf(err) != agentbox.NotFound
+}
+
 func (t Team) Self() identity.PeerID {
 	if m := t.Mesh; m != nil {
 		return m.Self()
@@ -126,12 +135,34 @@ func (l Local) Tasks() []agentbox.Task { return tasks.OfOthers(l.Queue.Store) }
 
 func (l Local) Cancel(id agentbox.TaskID) error { return l.Queue.Cancel(id) }
 
-// Remove removes a task when its box is gone.
+// Remove removes a task when its box is gone, or leaves it to that.
 func (l Local) Remove(id agentbox.TaskID) error {
-	if _, err := l.Queue.Wait(l.Ctx, id); err != nil {
+	t, err := l.Queue.Wait(l.Ctx, id)
+	if err != nil {
 		return err
 	}
+	if boxLeft(t) != "" {
+		return l.Queue.Deliver(id)
+	}
 	return l.Queue.Remove(id)
+}
+
+// Forget removes the box first: who finds the task still there tries again.
+func (l Local) Forget(ctx context.Context, t agentbox.Task) error {
+	if box := boxLeft(t); box != "" {
+		if _, err := l.Boxes.Remove(ctx, api.BoxRef{Box: box}, nil); err != nil && agentbox.CodeOf(err) != agentbox.NotFound {
+			return err
+		}
+	}
+	return l.Queue.Remove(t.ID)
+}
+
+// boxLeft is the box that has what could not be kept of a task; "" for none.
+func boxLeft(t agentbox.Task) string {
+	if last := t.Last(); last != nil && last.Result != nil {
+		return last.Result.Box
+	}
+	return ""
 }
 
 // Written copies the transcript of the last attempt: its job's while that runs, later the kept one.
