@@ -41,6 +41,9 @@ func Start(cmd *exec.Cmd, level resources.Yield, id string, memory int64) error 
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread, and its priority, end with this goroutine
 		err := lower(level)
+		if top := cgroup.Legacy("cpu"); top != "" {
+			joinLegacy(top, level)
+		}
 		if err == nil {
 			err = cmd.Start()
 		}
@@ -48,9 +51,6 @@ func Start(cmd *exec.Cmd, level resources.Yield, id string, memory int64) error 
 	}()
 	err := <-started
 	if err == nil {
-		if top := cgroup.Legacy("cpu"); top != "" {
-			joinLegacy(top, level, cmd.Process.Pid)
-		}
 		_ = niceSession(context.Background(), cmd.Process.Pid, Nice(level)) // it runs, whatever it gets
 	}
 	return err
@@ -109,9 +109,9 @@ func weigh(group string, idle bool, file, weight string) {
 	}
 }
 
-// joinLegacy moves a process that has started nothing yet to the group of others' boxes in a hierarchy of the
-// CPU controller's own. There is one for all of them: it stays, and is empty.
-func joinLegacy(top string, level resources.Yield, pid int) {
+// joinLegacy moves this thread, from which a process is started next, to the group of others' boxes in a
+// hierarchy of the CPU controller's own. There is one for all of them: it stays, and is empty.
+func joinLegacy(top string, level resources.Yield) {
 	all := filepath.Join(top, cgroup.Others)
 	if err := os.MkdirAll(all, 0o755); err != nil {
 		return
@@ -121,7 +121,7 @@ func joinLegacy(top string, level resources.Yield, pid int) {
 	} else {
 		weigh(all, false, "cpu.shares", "102") // of 1024
 	}
-	cgroup.Set(all, "cgroup.procs", strconv.Itoa(pid))
+	cgroup.Set(all, "tasks", strconv.Itoa(unix.Gettid()))
 }
 
 // Remove removes the group of a box whose processes have ended, if it has one.
