@@ -1,5 +1,5 @@
-// Package cgroup finds the control groups (version 2, and of version 1 the roots) that this process may make. It limits nothing by
-// itself: what a group is for is its caller's.
+// Package cgroup finds the control groups (version 2, and of version 1 the roots) that this process may
+// make. It limits nothing by itself: what a group is for is its caller's.
 package cgroup
 
 import (
