@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -24,6 +25,7 @@ type Client struct {
 	ssh    *ssh.Client
 	kernel string
 	pids   func() []int // the machine's processes
+	lost   atomic.Bool
 
 	work sync.WaitGroup // requests under way, and the wait for the connection's end
 }
@@ -33,6 +35,9 @@ func (c *Client) SSH() *ssh.Client { return c.ssh }
 
 // Kernel is what `uname -r` prints in the guest.
 func (c *Client) Kernel() string { return c.kernel }
+
+// Lost tells whether the connection has ended, so that nothing can be asked over it any more.
+func (c *Client) Lost() bool { return c.lost.Load() }
 
 // Close ends the host's part of this life and waits until nothing reads the stream any more. The
 // guest does not notice and goes on until the next Hello. Open sessions see their connection fail.
@@ -158,12 +163,19 @@ func (c *Client) send(ctx context.Context, limit time.Duration, name string, pay
 	late, answered := runqueue.WithTimeout(context.WithoutCancel(ctx), limit, c.pids)
 	context.AfterFunc(late, func() {
 		if context.Cause(late) == context.DeadlineExceeded {
+			c.lost.Store(true)
 			c.conn.Close()
 		}
 	})
 	c.work.Go(func() {
 		defer answered()
 		ok, answer, err := c.ssh.SendRequest(name, true, payload)
+		if err != nil {
+			c.lost.Store(true)
+			if context.Cause(late) == context.DeadlineExceeded {
+				err = context.DeadlineExceeded // which is why the connection was closed
+			}
+		}
 		got <- reply{ok, answer, err}
 	})
 	select {

@@ -112,7 +112,10 @@ func sayHello(conn *lifeConn, hello protocol.Hello) (*Client, error) {
 		return nil, fmt.Errorf("log in: %w", err)
 	}
 	c := &Client{conn: conn, ssh: ssh.NewClient(sshConn, channels, requests), kernel: clean(conn.ready.Kernel)}
-	c.work.Go(func() { c.ssh.Wait() }) // its error is that of every call on the connection
+	c.work.Go(func() {
+		c.ssh.Wait() // its error is that of every call on the connection
+		c.lost.Store(true)
+	})
 	return c, nil
 }
 

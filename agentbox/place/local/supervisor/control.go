@@ -251,11 +251,7 @@ func (s *Supervisor) saveFrozen(ctx context.Context, dir string, how vmm.Saving)
 	if s.stalled() { // its devices cannot come to rest
 		return agentbox.Errorf(agentbox.Unavailable, "box %s waits for bytes of its image", s.cfg.Box).WithHint("agentbox show %s says from where", s.cfg.Box)
 	}
-	client, err := s.link.client(ctx)
-	if err != nil {
-		return err
-	}
-	if err := client.Freeze(ctx); err != nil {
+	if err := s.link.ask(ctx, (*guest.Client).Freeze); err != nil {
 		return s.thawAfterFailure(ctx, err)
 	}
 	if err := snapshotter.Save(ctx, s.machine, dir, how); err != nil {
@@ -277,11 +273,7 @@ func (s *Supervisor) thaw(ctx context.Context) error {
 	if err := s.machine.Thaw(ctx); err != nil {
 		return err
 	}
-	client, err := s.link.client(ctx)
-	if err != nil {
-		return err
-	}
-	return client.Thaw(ctx)
+	return s.link.ask(ctx, (*guest.Client).Thaw)
 }
 
 // stopAnytime is stop that also ends a machine which still waits for its daemon.

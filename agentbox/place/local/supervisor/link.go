@@ -148,6 +148,23 @@ func (l *link) clearOnClose(c *guest.Client) {
 	}
 }
 
+// ask has the guest do what may be done twice: once more, over a new connection, if this one ends before
+// the answer.
+func (l *link) ask(ctx context.Context, do func(*guest.Client, context.Context) error) error {
+	c, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	if err = do(c, ctx); err == nil || !c.Lost() || ctx.Err() != nil {
+		return err
+	}
+	l.log.Warn("the guest is asked again", "error", err)
+	if c, err = l.client(ctx); err == nil {
+		err = do(c, ctx)
+	}
+	return err
+}
+
 // ssh is client for callers that need the SSH connection alone.
 func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
 	c, err := l.client(ctx)
@@ -161,6 +178,9 @@ func (l *link) ssh(ctx context.Context) (*ssh.Client, error) {
 func (l *link) liveConnection() *guest.Client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.current != nil && l.current.Lost() {
+		return nil
+	}
 	return l.current
 }
 

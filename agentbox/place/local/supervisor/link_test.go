@@ -3,14 +3,19 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
+	"agentbox/vmm/guest"
+	"agentbox/vmm/guest/agent"
 )
 
 // silentGuest is the link to a guest that says nothing, and the guest's end.
@@ -97,4 +102,58 @@ func TestClientTimeoutDuringHandshake(t *testing.T) {
 		t.Error("it waits as long as the greeting takes")
 	}
 	stop()
+}
+
+// buffered is a machine without processes whose stream keeps what nobody reads, and the guest's end.
+func buffered(t *testing.T) (silent, net.Conn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "stream")
+		if ends[i], err = net.FileConn(f); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		t.Cleanup(func() { ends[i].Close() })
+	}
+	return silent{ends[0]}, ends[1]
+}
+
+// The connection may end while a machine is saved. What stands still then must not stay so.
+func TestGuestIsAskedAgain(t *testing.T) {
+	l, theirs := silentGuest(t)
+	l.machine, theirs = buffered(t)
+	asked := 0
+	a := agent.New(agent.Config{
+		User: agent.User{Name: "tester", UID: os.Getuid(), GID: os.Getgid()}, Log: slog.New(slog.DiscardHandler),
+		Open: func(context.Context) (io.ReadWriteCloser, error) { return theirs, nil },
+		Machine: agent.Machine{
+			AddEntropy: func([]byte) error { return nil }, SetClock: func(time.Time) error { return nil },
+			SetHostname: func(string) error { return nil }, SetMachineID: func(string) error { return nil },
+			FreezeUser: func() error { return nil }, KillUser: func() {}, TermUser: func(time.Duration) {}, Sync: func() {},
+			ThawUser: func() error {
+				c := l.liveConnection()
+				if c == nil {
+					return nil // it is being greeted
+				}
+				if asked++; asked == 1 {
+					_ = c.Close()
+				}
+				return nil
+			},
+		},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(ctx) }()
+	if err := l.ask(t.Context(), (*guest.Client).Thaw); err != nil || asked != 2 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+	stop()
+	l.machine.Stream().Close()
+	<-served
 }
