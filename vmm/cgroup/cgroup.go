@@ -1,5 +1,5 @@
-// Package cgroup finds the control groups (version 2, and of version 1 the roots) that this process may
-// make. It limits nothing by itself: what a group is for is its caller's.
+// Package cgroup finds the control groups (version 2) that this process may make. It limits nothing by
+// itself: what a group is for is its caller's.
 package cgroup
 
 import (
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +23,7 @@ func Base() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	top := mountOf(mounts, "cgroup2", "")
+	top := mountOf(mounts)
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", err
@@ -45,27 +44,12 @@ func Base() (string, error) {
 	return best, nil
 }
 
-// Legacy is the root of a controller's own hierarchy (version 1) if this process may make groups in it, else
-// "".
-func Legacy(controller string) string {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	top := mountOf(mounts, "cgroup", controller)
-	if err != nil || top == "" || unix.Access(top, unix.W_OK) != nil {
-		return ""
-	}
-	return top
-}
-
-// mountOf finds the mount point of a hierarchy in the text of mountinfo (proc(5)): of all controllers, or of
-// a certain one. It is "" if there is none.
-func mountOf(mountinfo []byte, kind, controller string) string {
+// mountOf finds a hierarchy's mount point in the text of mountinfo (proc(5)); "" if nowhere.
+func mountOf(mountinfo []byte) string {
 	for lines := bufio.NewScanner(bytes.NewReader(mountinfo)); lines.Scan(); {
 		before, after, _ := strings.Cut(lines.Text(), " - ")
-		fields, of := strings.Fields(before), strings.Fields(after) // kind, source, options
-		if len(fields) < 5 || len(of) < 3 || fields[3] != "/" || of[0] != kind {
-			continue
-		}
-		if controller == "" || slices.Contains(strings.Split(of[2], ","), controller) {
+		fields := strings.Fields(before)
+		if kind, _, _ := strings.Cut(after, " "); kind == "cgroup2" && len(fields) > 4 && fields[3] == "/" {
 			return fields[4]
 		}
 	}

@@ -5,7 +5,6 @@
 //	<base>/agentbox-others            its weight is the least; base is the highest group of this user
 //	<base>/agentbox-others/ID         a box: memory.high
 //	<base>/agentbox-others/ID/main    its supervisor and machine
-//	<cpu>/agentbox-others             all of them, where the CPU controller is one of version 1, for root
 //
 // What of it the kernel has here differs: Linux without delegated groups only nices. And nice by itself
 // means nothing between two sessions, each of which is a group of its own to the scheduler (autogroup in

@@ -41,9 +41,6 @@ func Start(cmd *exec.Cmd, level resources.Yield, id string, memory int64) error 
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread, and its priority, end with this goroutine
 		err := lower(level)
-		if top := cgroup.Legacy("cpu"); top != "" {
-			joinLegacy(top, level)
-		}
 		if err == nil {
 			err = cmd.Start()
 		}
@@ -90,38 +87,14 @@ func makeGroup(base string, level resources.Yield, id string, memory int64) (*os
 			cgroup.Set(dir, "cgroup.subtree_control", "+"+controller) // one that is not delegated is missing below
 		}
 	}
+	cgroup.Set(all, "cpu.idle", "0") // as an idle group's weight cannot be set
+	cgroup.Set(all, "cpu.weight", map[bool]string{true: "1", false: "10"}[level == resources.YieldAll])
 	if level == resources.YieldAll {
-		weigh(all, true, "cpu.weight", "1")
-	} else {
-		weigh(all, false, "cpu.weight", "10")
+		cgroup.Set(all, "cpu.idle", "1")
 	}
 	cgroup.Set(all, "io.weight", "1")
 	cgroup.Set(box, "memory.high", strconv.FormatInt(memory+spare, 10))
 	return os.Open(filepath.Join(box, cgroup.Main))
-}
-
-// weigh sets the weight of a group, and whether its processes get only what no other group wants.
-func weigh(group string, idle bool, file, weight string) {
-	cgroup.Set(group, "cpu.idle", "0") // as an idle group's weight cannot be set
-	cgroup.Set(group, file, weight)
-	if idle {
-		cgroup.Set(group, "cpu.idle", "1")
-	}
-}
-
-// joinLegacy moves this thread, from which a process is started next, to the group of others' boxes in a
-// hierarchy of the CPU controller's own. There is one for all of them: it stays, and is empty.
-func joinLegacy(top string, level resources.Yield) {
-	all := filepath.Join(top, cgroup.Others)
-	if err := os.MkdirAll(all, 0o755); err != nil {
-		return
-	}
-	if level == resources.YieldAll {
-		weigh(all, true, "cpu.shares", "2")
-	} else {
-		weigh(all, false, "cpu.shares", "102") // of 1024
-	}
-	cgroup.Set(all, "tasks", strconv.Itoa(unix.Gettid()))
 }
 
 // Remove removes the group of a box whose processes have ended, if it has one.
