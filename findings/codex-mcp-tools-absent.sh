@@ -1,10 +1,12 @@
 #!/bin/sh
 # @openai/codex 0.171.0 (npm): `codex exec` with an MCP server in its configuration.
-# Expected: as with other agents, each request to the model lists the server's tools, in `tools`, with their schemas.
-# Seen: the request has no field `tools` and names the tool nowhere: a message of the input offers one tool that runs scripts,
-# in which the server's tool is callable (ALL_TOOLS has its name). Who filters or counts tools in requests sees none.
-# A stand-in on 127.0.0.1 answers first with such a script and then with a text; the MCP server has one tool, milk.
-# Output: field tools: false, named in the first request: false, callable: mcp__fridge__milk
+# Expected: as with other agents, each request to the model lists the server's tools, in `tools`, with
+# their schemas.
+# Seen: the request has no field `tools` and names the tool nowhere: a message of the input offers one
+# tool that runs scripts, in which the server's tool is callable (ALL_TOOLS has its name). Who filters or
+# counts tools in requests sees none. A stand-in on 127.0.0.1 answers first with such a script and then
+# with a text; the MCP server has one tool, milk. Output: field tools: false, named in the first request:
+# false, callable: mcp__fridge__milk
 # Exits with 1 if that changes.
 set -eu
 dir=$(mktemp -d)

@@ -40,8 +40,8 @@ func (ms Moves) MoveHere(ctx context.Context, req api.MoveRequest, move func(con
 	return up(ctx, ms.m, req.UpRequest, &req.Live, move, progress)
 }
 
-// Arrival is a box that comes from another machine with what runs in it (contexts.Arrival). Its op is held, by
-// Alone or who makes it.
+// Arrival is a box that comes from another machine with what runs in it (contexts.Arrival). Its op is
+// held, by Alone or who makes it.
 type Arrival struct {
 	m        *Manager
 	b        *box
