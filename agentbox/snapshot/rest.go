@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -299,13 +300,17 @@ func (r rest) setModes(dir string) error {
 // refOfBox matches names of refs that are restored. Others of the box's are in the mirror only.
 var refOfBox = agentbox.Pattern(`^[A-Za-z0-9_][A-Za-z0-9._+@-]*(/[A-Za-z0-9_][A-Za-z0-9._+@-]*)*$`)
 
-// restoreRefs gives a checkout in dir the box's other branches, tags and stash, and makes its nested
+// restoreRefs gives a checkout in dir the box's other branches, tags and stashes, and makes its nested
 // repositories. Two refs of which only one can be are the first.
 func (m mirror) restoreRefs(ctx context.Context, others []Branch, to mirror, dir string) error {
-	nested := map[string][]Branch{}
+	nested, stashes := map[string][]Branch{}, []Branch(nil)
 	for _, b := range others {
 		if b.Path != "" {
 			nested[b.Path] = append(nested[b.Path], b)
+			continue
+		}
+		if b.Name == stashRef {
+			stashes = append(stashes, b)
 			continue
 		}
 		name := b.Name
@@ -319,12 +324,32 @@ func (m mirror) restoreRefs(ctx context.Context, others []Branch, to mirror, dir
 			return ctx.Err()
 		}
 	}
+	if err := restoreStashes(ctx, stashes, to); err != nil {
+		return err
+	}
 	for at, all := range nested {
 		if !workspace.ValidName(at) || strings.HasPrefix(at, "/") || strings.HasPrefix(at, ".git/") {
 			continue // another work tree, which lies outside
 		}
 		if err := m.restoreNested(ctx, all, at, dir); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// stashRef names the newest stash. Its reflog has the others: git knows no more of them than that.
+const stashRef = "refs/stash"
+
+// restoreStashes stacks stashes, of which the first is the newest, under the subjects of their commits.
+func restoreStashes(ctx context.Context, stashes []Branch, to mirror) error {
+	for _, b := range slices.Backward(stashes) {
+		subject, err := to.git(ctx, nil, "log", "-1", "--no-show-signature", "--format=%s", b.Commit)
+		if err == nil {
+			_, err = to.git(ctx, nil, "update-ref", "--create-reflog", "-m", strings.TrimSpace(subject), stashRef, b.Commit)
+		}
+		if err != nil {
+			return mirrorError(err)
 		}
 	}
 	return nil

@@ -21,6 +21,8 @@ func TestCheckoutRestoresExactly(t *testing.T) {
 		"cherry-pick":          `base; git switch -qc other HEAD^; echo o >>a.txt; git commit -qam o; git switch -q main; git cherry-pick other >/dev/null 2>&1 || true; test -f .git/CHERRY_PICK_HEAD`,
 		"hidden files":         `base; git update-index --assume-unchanged a.txt; git update-index --skip-worktree dir/b.txt`,
 		"branches, tags":       `base; git branch side HEAD^; git tag v1; git switch -qc more; git commit -q --allow-empty -m more; git switch -q main; echo s >>a.txt; git stash -q`,
+		"five stashes":         `base; for i in 1 2 3 4 5; do echo $i >>a.txt; git stash -q -m "number $i"; done`,
+		"stashes of a nested":  `base; git init -q sub; cd sub; ident; echo n >n; git add n; git commit -qm n; for i in 1 2 3 4 5; do echo $i >>n; git stash -q -m "number $i"; done; cd ..`,
 		"nested, own commits":  `base; git init -q sub; cd sub; ident; echo n >n; git add n; git commit -qm n; echo m >m; cd ..`,
 		"nothing at all":       `base`,
 		"no commits":           `git init -q repo; cd repo; ident; cd ..; cp -a repo box; : >base; cd box; echo a >a; git add a; echo b >>a`,
@@ -42,9 +44,9 @@ func TestCheckoutRestoresExactly(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := exec.Command("bash", "-c", `rm -f box/out/no
-				said() { (cd $1; git status --porcelain=v2 --branch -uall; git ls-files -sv; git for-each-ref refs/heads refs/tags refs/stash
+				said() { (cd $1; git status --porcelain=v2 --branch -uall; git ls-files -sv; git for-each-ref refs/heads refs/tags refs/stash; git stash list --format='%gd %gs %H'
 					find . -path ./.git -prune -o -path ./sub -prune -o -type f -printf '%m %p\n' | sort; git diff HEAD --name-only -z 2>/dev/null | xargs -0r stat -c '%y %n' -- 2>/dev/null
-					ls .git | grep -x 'MERGE_HEAD\|MERGE_MSG\|rebase-merge\|CHERRY_PICK_HEAD'; [ ! -d sub ] || git -C sub status --porcelain=v2; [ ! -d sub ] || git -C sub log --format=%H); }
+					ls .git | grep -x 'MERGE_HEAD\|MERGE_MSG\|rebase-merge\|CHERRY_PICK_HEAD'; [ ! -d sub ] || git -C sub status --porcelain=v2; [ ! -d sub ] || git -C sub stash list --format='%gd %gs %H'; [ ! -d sub ] || git -C sub log --format=%H); }
 				diff -r --no-dereference -x .git box made && diff <(said box) <(said made)`)
 			same.Dir = w.dir
 			if out, err := same.CombinedOutput(); err != nil {

@@ -59,7 +59,7 @@ adrift() {
 //	                              that are uncommitted. HEAD is - before the first commit
 //	files TREE                    all files of the workspace, staged or not
 //	change MODE BLOB PATH         one of those files; an all-zero mode marks a deleted one
-//	ref ID REF PATH               a commit that a ref of the repository at PATH names
+//	ref ID REF PATH               a commit that a ref of the repository at PATH names; stashes, newest first
 //	repository PATH               the commits that follow are of this one
 //	commit ID TITLE               one that these refs or trees contain
 //	rest ID                       a commit with what else restores the workspace
@@ -277,6 +277,11 @@ commits() {
 	[ -s "$t/own" ] || return
 	{ sed 's/$/ !/' "$t/own"; cat "$t/ids"; } | sort | sed -n '/ !$/{h;d;}; G; s/^\([0-9a-f]*\) \(.*\)\n\1 !$/\1 \2/p' >"$t/refs"
 	[ "$(sed -n '$=' "$t/refs")" -le $MOST ] || lost "all branches and stashes but the first $MOST"
+	# Stashes are a stack, which the order of its names would lose.
+	if [ -f "$(git rev-parse --git-common-dir)/logs/refs/stash" ]; then
+		{ sed '/ refs\/stash$/d' "$t/refs"; grep ' refs/stash$' "$t/named" | grep -Fxf "$t/refs"; } >"$t/stacked"
+		mv "$t/stacked" "$t/refs"
+	fi
 	head -n $MOST "$t/refs" | while read -r id ref; do printf 'ref %s %s %s\n' "$id" "$ref" "$at"; done
 }
 titles() { # the newest commits, and all that something names
