@@ -20,6 +20,7 @@ func TestCheckoutRestoresExactly(t *testing.T) {
 		"rebase in progress":   `base; git switch -qc other HEAD^; echo o >>a.txt; git commit -qam o; git rebase main >/dev/null 2>&1 || true; test -d .git/rebase-merge`,
 		"cherry-pick":          `base; git switch -qc other HEAD^; echo o >>a.txt; git commit -qam o; git switch -q main; git cherry-pick other >/dev/null 2>&1 || true; test -f .git/CHERRY_PICK_HEAD`,
 		"hidden files":         `base; git update-index --assume-unchanged a.txt; git update-index --skip-worktree dir/b.txt`,
+		"there, though sparse": `base; git sparse-checkout set --no-cone /a.txt; git update-index --skip-worktree a.txt`,
 		"branches, tags":       `base; git branch side HEAD^; git tag v1; git switch -qc more; git commit -q --allow-empty -m more; git switch -q main; echo s >>a.txt; git stash -q`,
 		"five stashes":         `base; for i in 1 2 3 4 5; do echo $i >>a.txt; git stash -q -m "number $i"; done`,
 		"stashes of a nested":  `base; git init -q sub; cd sub; ident; echo n >n; git add n; git commit -qm n; for i in 1 2 3 4 5; do echo $i >>n; git stash -q -m "number $i"; done; cd ..`,

@@ -338,7 +338,9 @@ rest() {
 	export GIT_INDEX_FILE="$r/index" GIT_LITERAL_PATHSPECS=1
 	git diff-index --cached --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
 	git ls-files -u -z >"$r/unmerged"
-	git ls-files -v -z | tr '\0\n' '\n\001' | sed -n '/^[a-zS] /p' >"$r/told"
+	sparse=false # in a sparse checkout, a file that is there is not skipped, whatever the index says
+	[ ! -f "$gitdir/info/sparse-checkout" ] || sparse=$(command git -c 'safe.directory=*' config --type=bool core.sparseCheckout) || sparse=false
+	git -c core.sparseCheckout="$sparse" ls-files -v -z | tr '\0\n' '\n\001' | sed -n '/^[a-zS] /p' >"$r/told"
 	if [ -s "$r/staged" ]; then
 		git diff-index --cached --ita-invisible-in-index --raw -z --no-renames --no-abbrev "$began" >"$r/staged" 2>/dev/null
 		git diff-files --ita-invisible-in-index --diff-filter=A --name-only -z | tr '\0\n' '\n\001' | sed 's/^/I /' >>"$r/told"
