@@ -99,6 +99,8 @@ func (m mirror) put(ctx context.Context, g Guest, dir string, from, to Document)
 	if err != nil {
 		return err
 	}
+	delete(before.refs, stashRef) // they are a stack
+	delete(after.refs, stashRef)
 	refs, err := m.moves(ctx, before.refs, after.refs)
 	if err != nil {
 		return err
@@ -116,9 +118,15 @@ func (m mirror) put(ctx context.Context, g Guest, dir string, from, to Document)
 		return err
 	}
 	env := map[string]string{"OLD": from.Whole, "NEW": to.Whole, "OLDREST": from.Rest, "REST": to.Rest, "HEAD": to.Head, "BRANCH": to.Branch, "REFS": refs, "NONE": none,
-		"FLAGS": "", "MODES": strings.Join(after.allModes(), " "), "MOVED": "1"}
+		"FLAGS": "", "STASHED": "", "MODES": strings.Join(after.allModes(), " "), "MOVED": "1"}
 	if len(after.hidden) > 0 {
 		env["FLAGS"] = "1"
+	}
+	if was, is := from.stashes(), to.stashes(); !slices.Equal(was, is) {
+		env["STASHED"], env["STASHES"], env["OLDSTASH"] = "1", strings.Join(is, " "), ""
+		if len(was) > 0 {
+			env["OLDSTASH"] = was[0]
+		}
 	}
 	if from.Branch == to.Branch && (to.Branch != "" || from.Head == to.Head) {
 		env["MOVED"] = ""
@@ -292,6 +300,7 @@ for mode in $MODES; do
 	! told modes "s/^$mode //p" || xargs -0 chmod "$mode" <"$t/told" 2>/dev/null
 done
 [ -z "$REFS" ] || printf %s "$REFS" | git update-ref --stdin 2>"$t/why" || fail "$(head -n 1 "$t/why")"
+` + restack + `
 if [ -z "$MOVED" ]; then :; elif [ -n "$BRANCH" ]; then git symbolic-ref HEAD "refs/heads/$BRANCH"; elif [ -n "$HEAD" ]; then git update-ref --no-deref HEAD "$HEAD"; fi || fail HEAD
 cp "$t/real" "$gitdir/index.lock" && mv -f "$gitdir/index.lock" "$gitdir/index" || fail the index
 (cd "$gitdir" && rm -rf MERGE_HEAD MERGE_MSG MERGE_MODE SQUASH_MSG CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_START BISECT_LOG BISECT_NAMES BISECT_TERMS BISECT_EXPECTED_REV rebase-merge rebase-apply sequencer)

@@ -50,7 +50,7 @@ func replaceIn(t *testing.T, w world, from, to Document) (bool, error) {
 func sameWork(t *testing.T, got, want string) {
 	t.Helper()
 	for _, args := range [][]string{
-		{"status", "--porcelain=v2", "--branch", "-uall", "--ignored"}, {"ls-files", "-s"}, {"ls-files", "-v"}, {"diff"}, {"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/stash"}, {"symbolic-ref", "-q", "HEAD"},
+		{"status", "--porcelain=v2", "--branch", "-uall", "--ignored"}, {"ls-files", "-s"}, {"ls-files", "-v"}, {"diff"}, {"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/stash"}, {"symbolic-ref", "-q", "HEAD"}, {"stash", "list", "--format=%gd %gs %H"},
 	} {
 		run := func(dir string) string {
 			out, _ := exec.Command("git", append([]string{"-C", dir}, args...)...).Output()
@@ -80,10 +80,11 @@ func TestReplace(t *testing.T) {
 		"files":    "rm mine; echo more >>dir/b.txt; mkdir -p new/er; echo n >new/er/n; chmod 600 new/er/n; ln -s ../gone new/link; git rm -q --cached a.txt; echo x2 >out/x.o; echo y >out/y.o",
 		"staged":   "echo s >>a.txt; git add a.txt; rm a.txt; mkdir a.txt; echo u >>a.txt/u; git mv dir/b.txt moved",
 		"conflict": "git stash -q -u; git checkout -q -b side HEAD; echo side >a.txt; git commit -qam side; git checkout -q main; echo main >a.txt; git commit -qam main; git merge side >/dev/null || true",
+		"stashes":  "git stash drop -q 'stash@{1}'; echo 5 >>dir/b.txt; git stash push -q -m five -- dir/b.txt",
 		"detached": "git checkout -q --detach; rm -r dir; echo file >dir",
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "base; echo mine >mine; mkdir out; echo x >out/x.o; echo more >>a.txt; git branch old")
+			w := newWorld(t, "base; for i in 1 2 3; do echo $i >>dir/b.txt; git stash -q -m $i; done; echo mine >mine; mkdir out; echo x >out/x.o; echo more >>a.txt; git branch old")
 			from, _ := documentOf(t, w)
 			dir, to := entered(t, w, from, script)
 			sh(t, w.box, "touch mine a.txt") // as gVisor does when it saves a box

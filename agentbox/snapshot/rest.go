@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -333,23 +332,6 @@ func (m mirror) restoreRefs(ctx context.Context, others []Branch, to mirror, dir
 		}
 		if err := m.restoreNested(ctx, all, at, dir); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// stashRef names the newest stash. Its reflog has the others: git knows no more of them than that.
-const stashRef = "refs/stash"
-
-// restoreStashes stacks stashes, of which the first is the newest, under the subjects of their commits.
-func restoreStashes(ctx context.Context, stashes []Branch, to mirror) error {
-	for _, b := range slices.Backward(stashes) {
-		subject, err := to.git(ctx, nil, "log", "-1", "--no-show-signature", "--format=%s", b.Commit)
-		if err == nil {
-			_, err = to.git(ctx, nil, "update-ref", "--create-reflog", "-m", strings.TrimSpace(subject), stashRef, b.Commit)
-		}
-		if err != nil {
-			return mirrorError(err)
 		}
 	}
 	return nil
