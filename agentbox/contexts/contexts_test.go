@@ -32,6 +32,25 @@ func owner(t *testing.T) (*Owner, *int) {
 	}, &prepared
 }
 
+// Who asks again and again takes no more memory: what it was granted first goes.
+func TestGrantsAreBounded(t *testing.T) {
+	o, _ := owner(t)
+	app := Subject{ID: "t-1", Project: "app"}
+	if err := o.Share(app, []string{alice.String()}, false); err != nil {
+		t.Fatal(err)
+	}
+	work := func(i int) Answer { return Answer{Work: agentbox.Digest{1, byte(i), byte(i >> 8)}} }
+	for i := range maxGrants + 10 {
+		o.grant(alice, app, false, work(i))
+	}
+	if g := o.granted[alice]; len(g.of) != maxGrants || len(g.order) != maxGrants {
+		t.Errorf("%d, %d", len(g.of), len(g.order))
+	}
+	if o.Granted(alice, work(9).Work) || !o.Granted(alice, work(10).Work) || !o.Granted(alice, work(maxGrants+9).Work) {
+		t.Error("others went")
+	}
+}
+
 func TestOnlyWhoIsAllowed(t *testing.T) {
 	o, prepared := owner(t)
 	ask := func(p identity.PeerID) Answer { return o.answer(t.Context(), p, Question{Name: "t-1"}) }

@@ -74,7 +74,7 @@ type Owner struct {
 	Log       *slog.Logger
 
 	mu      sync.Mutex
-	granted map[agentbox.Digest]map[identity.PeerID]granted
+	granted map[identity.PeerID]*grants
 	lent    map[loan]int
 	guests  map[*guest]bool
 }
@@ -100,7 +100,7 @@ func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) 
 		}
 	}
 	if !may {
-		if a, ok := o.copied(member, q); ok && !q.Begun {
+		if a, ok := o.copied(member, q); ok {
 			return a
 		}
 		o.Log.Info("a member asked for a context that it may not enter", "peer", member.Short(), "error", err)
@@ -129,18 +129,35 @@ type granted struct {
 	copied bool
 }
 
+// grants are those of one member, of which the oldest go: it may ask for ever.
+type grants struct {
+	of    map[agentbox.Digest]granted
+	order []agentbox.Digest
+}
+
+const maxGrants = 4096
+
 // grant lets a member fetch what an answer names.
 func (o *Owner) grant(member identity.PeerID, s Subject, copied bool, a Answer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.granted == nil {
-		o.granted = map[agentbox.Digest]map[identity.PeerID]granted{}
+		o.granted = map[identity.PeerID]*grants{}
+	}
+	g := o.granted[member]
+	if g == nil {
+		g = &grants{of: map[agentbox.Digest]granted{}}
+		o.granted[member] = g
 	}
 	for _, d := range a.blobs() {
-		if o.granted[d] == nil {
-			o.granted[d] = map[identity.PeerID]granted{}
+		if _, known := g.of[d]; !known {
+			g.order = append(g.order, d)
 		}
-		o.granted[d][member] = granted{s, copied}
+		g.of[d] = granted{s, copied}
+	}
+	for len(g.order) > maxGrants {
+		delete(g.of, g.order[0])
+		g.order = g.order[1:]
 	}
 }
 
@@ -158,7 +175,11 @@ func (a Answer) blobs() (all []agentbox.Digest) {
 // or it is lent.
 func (o *Owner) Granted(member identity.PeerID, manifest agentbox.Digest) bool {
 	o.mu.Lock()
-	s, ok := o.granted[manifest][member]
+	var s granted
+	g, ok := o.granted[member]
+	if ok {
+		s, ok = g.of[manifest]
+	}
 	lent := o.lent[loan{member, manifest}] > 0
 	o.mu.Unlock()
 	if lent || !ok {
