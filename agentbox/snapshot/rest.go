@@ -279,7 +279,7 @@ func (r rest) setModes(dir string) error {
 		return err == nil && info.Mode().IsRegular()
 	}
 	for _, name := range r.hidden['A'] {
-		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeUp(root, name); err != nil {
 			return err
 		}
 	}
@@ -294,6 +294,20 @@ func (r rest) setModes(dir string) error {
 		}
 	}
 	return err
+}
+
+// removeUp removes a file, and the directories above it that are empty then. What lies where one of
+// those would be stays.
+func removeUp(root *os.Root, name string) error {
+	if info, err := root.Lstat(path.Dir(name)); err != nil || !info.IsDir() {
+		return nil
+	}
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for dir := path.Dir(name); dir != "." && root.Remove(dir) == nil; dir = path.Dir(dir) {
+	}
+	return nil
 }
 
 // refOfBox matches names of refs that are restored. Others of the box's are in the mirror only.

@@ -366,9 +366,9 @@ rest() {
 	none=$(git hash-object -t tree /dev/null) ignored= state=
 	unset GIT_LITERAL_PATHSPECS
 	if [ -n "$ARTIFACTS" ]; then
-		GIT_INDEX_FILE=$r/ignored
-		printf '%s\n' "$ARTIFACTS" | sed 's/^/:(glob)/' | tr '\n' '\0' | xargs -0 git -c 'safe.directory=*' ls-files -o -i --exclude-standard -z -- >"$r/names"
-		export GIT_LITERAL_PATHSPECS=1
+		# With the index, which has the rules that a sparse checkout leaves out: all of it, so no common prefix.
+		printf '%s\n' "$ARTIFACTS" .git/none | sed 's/^/:(glob)/' | tr '\n' '\0' | xargs -0 git -c 'safe.directory=*' ls-files -o -i --exclude-standard -z -- >"$r/names"
+		export GIT_INDEX_FILE="$r/ignored" GIT_LITERAL_PATHSPECS=1
 		if [ -s "$r/names" ]; then
 			git add -f --ignore-errors --pathspec-from-file="$r/names" --pathspec-file-nul >/dev/null 2>&1
 			ignored=$(git write-tree) && when <"$r/names"
