@@ -52,7 +52,9 @@ func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, WarmUpTime, fmt.Errorf("the limit is %s", WarmUpTime))
 	defer cancel()
-	if _, _, err := l.Plain.Program.Run(ctx, repo, l.Plain.Up(name, "--", "true")...); err != nil {
+	up := l.Plain.Program
+	up.Quiet = WarmUpQuiet
+	if _, _, err := up.Run(ctx, repo, l.Plain.Up(name, "--", "true")...); err != nil {
 		return agentbox.Box{}, err
 	}
 	box, err := l.Plain.Show(ctx, name)
@@ -64,6 +66,9 @@ func (l *Lab) WarmUp(ctx context.Context) (agentbox.Box, error) {
 
 // WarmUpTime allows for building an image from packages on a slow line.
 const WarmUpTime = 30 * time.Minute
+
+// WarmUpQuiet allows for a step of that, which says nothing before it ends.
+const WarmUpQuiet = 10 * time.Minute
 
 // fresh measures from nothing to the end of a command in a new box. flags are those of up.
 func (l *Lab) fresh(name string, limit time.Duration, flags ...string) Scenario {

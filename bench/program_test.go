@@ -56,3 +56,16 @@ func TestProgramDeadline(t *testing.T) {
 		t.Errorf("got %v after %s", err, took)
 	}
 }
+
+// A command that says nothing new is ended, with what it said last; one that does is not.
+func TestProgramQuiet(t *testing.T) {
+	quiet := shell(t)
+	quiet.Quiet = time.Second
+	if _, _, err := quiet.Run(t.Context(), t.TempDir(), "-c", "echo '- image 3 s' >&2; exec sleep 1000"); err == nil || !strings.Contains(err.Error(), `nothing new for 1s, after "- image 3 s"`) {
+		t.Errorf("got %v", err)
+	}
+	quiet.Quiet = time.Hour
+	if _, _, err := quiet.Run(t.Context(), t.TempDir(), "-c", "echo one >&2; echo two >&2"); err != nil {
+		t.Error(err)
+	}
+}

@@ -121,6 +121,9 @@ func (r Runner) left(run int, begun time.Time) string {
 	return ", " + (each * time.Duration(r.Runs-run)).Round(time.Second).String() + " left"
 }
 
+// giveUpAfter is how many first samples of a scenario fail before it is not tried any more: each may take minutes.
+const giveUpAfter = 2
+
 // sample takes one sample. A failed sample counts as the scenario's ceiling, so that failures make
 // a result worse, never better. Samples that an interrupt cut short are dropped with the rest of
 // the run.
@@ -144,7 +147,9 @@ func (r Runner) sample(ctx context.Context, t *scenarioRun, run int, begun time.
 	}
 	if err != nil {
 		value = t.Ceiling
-		t.failed++
+		if t.failed++; t.failed == giveUpAfter && t.failed == len(t.samples)+1 && t.broken == nil {
+			t.broken = fmt.Errorf("not tried again: %w", err)
+		}
 		t.because(err)
 		r.Progress.Note(fmt.Sprintf("%s, run %d of %d failed: %v", t.label(), run+1, r.Runs, err))
 	}

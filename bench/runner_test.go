@@ -195,3 +195,19 @@ func TestRunnerGroupsAndBudget(t *testing.T) {
 		t.Errorf("%+v, %v", results, err)
 	}
 }
+
+// What fails from the start is not tried for ever: each time may take minutes.
+func TestRunnerGivesUp(t *testing.T) {
+	var j journal
+	results, err := Runner{Runs: 6}.Run(t.Context(), []Scenario{j.scenario("a/never", "", -1), j.scenario("a/often", "", 5, -1, -1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := map[string]int{}
+	for _, line := range j.lines {
+		tries[line]++
+	}
+	if tries["a/never"] != giveUpAfter || tries["a/often"] != 6 || results[0].Failures != 6 || results[1].Failures != 4 {
+		t.Errorf("%v, %+v", tries, results)
+	}
+}
