@@ -15,12 +15,12 @@ require (
 	github.com/erofs/go-erofs v0.3.1 // images
 	github.com/godbus/dbus/v5 v5.2.2 // what logind knows of people and sleep
 	github.com/google/go-containerregistry v0.22.1 // images of registries
-	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510 // commands of Compose files
 	github.com/hanwen/go-fuse/v2 v2.12.1 // images that arrive block by block, under gVisor
 	github.com/hashicorp/go-msgpack/v2 v2.1.5 // the mesh
 	github.com/hashicorp/memberlist v0.7.0 // the mesh
 	github.com/klauspost/compress v1.20.3 // images, the mesh
 	github.com/lima-vm/lima/v2 v2.2.0 // a machine on hosts that cannot run boxes, in agentbox-lima alone
+	github.com/mattn/go-shellwords v1.0.14 // commands of Compose files, by the library of docker compose
 	github.com/mdp/qrterminal/v3 v3.2.1 // the command line
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // MCP with its logins
 	github.com/netresearch/go-cron v0.9.1 // its parser of crontab lines; robfig/cron has had no release since 2020
@@ -126,7 +126,6 @@ require (
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.22 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
-	github.com/mattn/go-shellwords v1.0.14 // indirect
 	github.com/mdlayher/socket v0.6.0 // indirect
 	github.com/mdlayher/vsock v1.3.0 // indirect
 	github.com/mgutz/ansi v0.0.0-20170206155736-9520e82c474b // indirect

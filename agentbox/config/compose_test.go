@@ -207,6 +207,38 @@ func TestComposeFileBehindLink(t *testing.T) {
 	}
 }
 
+// A command is what docker compose makes of it (findings/compose-command-operators.sh), and where that drops
+// a part, there is a line.
+func TestComposeOperators(t *testing.T) {
+	for command, want := range map[string]struct {
+		words []string
+		cut   string
+	}{
+		"npm run build && npm start":         {[]string{"npm", "run", "build"}, "&& npm start"},
+		"curl http://api/?a=1&b=2":           {[]string{"curl", "http://api/?a=1"}, "&b=2"},
+		"echo hä 2> /log":                    {[]string{"echo", "hä"}, "2> /log"},
+		`"run # all"`:                        {[]string{"run", "#", "all"}, ""},
+		"sh -c 'npm run build && npm start'": {[]string{"sh", "-c", "npm run build && npm start"}, ""},
+		`["npm", "&&", "start"]`:             {[]string{"npm", "&&", "start"}, ""},
+		`a "b;c" d\;e`:                       {[]string{"a", "b;c", "d;e"}, ""},
+	} {
+		root := write(t, map[string]string{
+			".devcontainer.json": `{"dockerComposeFile": "c.yml", "service": "app"}`,
+			"c.yml":              "services:\n  app: {image: a}\n  web:\n    image: b\n    entrypoint: " + command + "\n",
+		})
+		c, err := Load(context.Background(), root)
+		if err != nil || len(c.Compose) != 1 {
+			t.Fatalf("%s: %v, %+v", command, err, c.Warnings)
+		}
+		if got := c.Compose[0].Entrypoint; !slices.Equal(got, want.words) {
+			t.Errorf("%s: %q", command, got)
+		}
+		if all := strings.Join(c.Warnings, "\n"); want.cut == "" && all != "" || !strings.Contains(all, want.cut) {
+			t.Errorf("%s: %s", command, all)
+		}
+	}
+}
+
 func FuzzCompose(f *testing.F) {
 	f.Add([]byte("services: {app: {image: a, build: {context: ., args: [A=1]}, environment: [A, B=$C], ports: ['1:2', {target: 3}], user: a}, db: {}}"))
 	f.Add([]byte("services: {app: {environment: {A: 1, B: }, build: x}}"))

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/shlex"
+	"github.com/mattn/go-shellwords"
 	"go.yaml.in/yaml/v3"
 
 	"agentbox/agentbox"
@@ -27,11 +27,12 @@ type Composed struct {
 	Command    []string `json:"command,omitempty"`
 }
 
-// composeWords are a command: a list, or a text that is split as a shell would (Compose uses no shell
-// for it). Their variables are replaced; missing is the first that has no value.
+// composeWords are a command: a list, or a text that is split by the library of Compose, which gives it
+// to no shell. Their variables are replaced; missing is the first that has no value.
 type composeWords struct {
-	list    []string
-	missing string
+	list          []string
+	missing       string
+	before, after string // of a text, whose words end at a shell's operator: what is kept, and what is dropped
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -48,8 +49,12 @@ func (c *composeWords) UnmarshalYAML(n *yaml.Node) (err error) {
 	}
 	text, missing := interpolate(&n.Value)
 	c.missing = missing
-	words, err := shlex.Split(text)
+	parser := &shellwords.Parser{}
+	words, err := parser.Parse(text)
 	c.list = append(c.list, words...)
+	if all := []rune(text); parser.Position >= 0 && err == nil {
+		c.before, c.after = string(all[:parser.Position]), string(all[parser.Position:])
+	}
 	return err
 }
 
@@ -118,7 +123,7 @@ type composeTest composeWords
 func (c *composeTest) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		text, missing := interpolate(&n.Value)
-		*c = composeTest{[]string{"/bin/sh", "-c", text}, missing}
+		*c = composeTest{list: []string{"/bin/sh", "-c", text}, missing: missing}
 		return nil
 	}
 	var words composeWords
@@ -324,6 +329,10 @@ func (d *devcontainerDecoder) words(name string, w *composeWords) []string {
 		return nil
 	}
 	d.warnEmpty(name, w.missing)
+	if w.after != "" {
+		d.warn(d.compose.from, "a command of service %s ends before `%s`, as with docker compose, which runs no shell: write it [sh, -c, %s]",
+			name, agentbox.Clip(w.after), agentbox.Clip(strconv.Quote(w.before+w.after)))
+	}
 	return w.list
 }
 
