@@ -26,11 +26,12 @@ func daemon(t *testing.T, ended chan<- struct{}) *client.Client {
 		p.Begin("image", "apt:bookworm")
 		return api.UpResponse{Box: agentbox.Box{Name: "app", State: agentbox.Running, Directory: req.Directory, Branch: "main"}}, nil
 	})
-	api.Handle(mux, api.RunInBox, func(ctx context.Context, req api.RunRequest, _ agentbox.Progress) (api.RunResult, error) {
+	api.Handle(mux, api.RunInBox, func(ctx context.Context, req api.RunRequest, p agentbox.Progress) (api.RunResult, error) {
 		switch {
 		case req.Box != "app":
 			return api.RunResult{}, agentbox.Errorf(agentbox.NotFound, "no box %q here", req.Box).WithHint("agentbox ls lists them")
 		case req.Script == "wait":
+			p.Begin("run", "wait")
 			<-ctx.Done()
 			ended <- struct{}{}
 		case req.Env["SHOT_URL"] != "":

@@ -29,8 +29,11 @@ Begin with box_up, then box_exec. Checkpoint before something risky, and box_rol
 task_submit starts work that goes on by itself in a box of its own.`
 
 // New returns the SDK's server, for one client or many.
-func (s Server) New() *mcp.Server {
-	m := mcp.NewServer(&mcp.Implementation{Name: "agentbox", Version: s.Version}, &mcp.ServerOptions{Instructions: instructions})
+func (s Server) New() *mcp.Server { return s.new(nil) }
+
+// new is New with what gives a session over HTTP its ID.
+func (s Server) new(id func() string) *mcp.Server {
+	m := mcp.NewServer(&mcp.Implementation{Name: "agentbox", Version: s.Version}, &mcp.ServerOptions{Instructions: instructions, GetSessionID: id})
 	s.addBoxTools(m)
 	s.addTaskTools(m)
 	s.addResources(m)
