@@ -336,6 +336,51 @@ func TestSFTP(t *testing.T) {
 	}
 }
 
+// What is opened for appending grows at its end, also where others append to it meanwhile.
+func TestSFTPAppends(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	files, err := sftp.NewClient(c.SSH())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	log := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(log, []byte("first,"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := files.OpenFile(log, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for range 2 {
+		if _, err := w.Write([]byte("over the wire,")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.WriteString("here,"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte("late")); err == nil {
+		t.Error("a file that was closed is written")
+	}
+	if got, err := os.ReadFile(log); err != nil || string(got) != "first,over the wire,here,over the wire,here," {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := files.OpenFile(log+"/none", os.O_WRONLY|os.O_APPEND); err == nil {
+		t.Error("what is no file is opened")
+	}
+}
+
 func TestForwardIntoGuest(t *testing.T) {
 	f := start(t)
 	c := f.connect()

@@ -17,10 +17,7 @@ const SFTPName = "agentbox-sftp"
 // ServeSFTP is that process. Relative names begin in its working directory. The server's own option
 // for that would make the targets of relative links absolute. It returns at the end of its input.
 func ServeSFTP() error {
-	server, err := sftp.NewServer(struct {
-		io.Reader
-		io.WriteCloser
-	}{os.Stdin, os.Stdout})
+	server, err := sftp.NewServer(newAppends(os.Stdin, os.Stdout))
 	if err != nil {
 		return fmt.Errorf("sftp: %w", err)
 	}
