@@ -274,6 +274,18 @@ func TestSpares(t *testing.T) {
 	if got := run(hostile, "files"); *got.Exit != 3 || got.Problem != agentbox.CheckFiles {
 		t.Errorf("after the spare process was killed: %+v", got)
 	}
+	listfmt, err := r.Keep(module("listfmt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Load([]agentbox.Check{{Module: listfmt}})
+	loaded := r.Spares.list[1].process
+	r.Load([]agentbox.Check{{Module: listfmt}})
+	if len(r.Spares.list) != 2 || r.Spares.list[1].process != loaded {
+		t.Fatalf("%d wait after the same was loaded twice", len(r.Spares.list))
+	}
+	run(module("listfmt"), ".")
+	<-loaded.Done() // it has run
 	ok := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x07\x0a\x01\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b")
 	oldest := r.Spares.list[0].process
 	for i := range maxSpares {

@@ -8,8 +8,8 @@
 // through pipes from a git that this package's caller starts on the mirror; the process may ask for
 // the objects of the listing and no others.
 //
-// When a run ends, a process for the next run of its module is started, which has loaded what the
-// module was compiled to by the time that it is needed (Spares).
+// A process is started before it is needed: when a run of its module ends, or work that will be checked
+// is being kept. By the time of the run it has loaded what the module was compiled to (Spares).
 //
 // Modules are kept by their digest, with what they were compiled to. Either can be made again, so the
 // longest unused go first.

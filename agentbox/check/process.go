@@ -130,6 +130,24 @@ func (r Runner) take(d agentbox.Digest) (*process, error) {
 	return r.start(d)
 }
 
+// Load has spare processes load the modules of checks that will run soon, as far as there is room.
+func (r Runner) Load(list []agentbox.Check) {
+	if r.Spares == nil {
+		return
+	}
+	for _, c := range list[:min(len(list), maxSpares)] {
+		if !r.Spares.has(c.Module) {
+			r.Spares.keep(r, c.Module)
+		}
+	}
+}
+
+func (s *Spares) has(d agentbox.Digest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.list, func(have spare) bool { return have.module == d })
+}
+
 // keep makes a spare process for a module, and ends the oldest beyond the bound.
 func (s *Spares) keep(r Runner, d agentbox.Digest) {
 	if s == nil {

@@ -64,20 +64,20 @@ func (r Runner) Run(ctx context.Context, c agentbox.Check, files Files) (agentbo
 }
 
 func (r Runner) run(ctx context.Context, c agentbox.Check, files Files) (result agentbox.CheckResult, err error) {
-	var listing bytes.Buffer
-	if err := files.List(ctx, &bounded.LimitedWriter{W: &listing, Remaining: maxListing, Err: errors.New("too many files")}); err != nil {
-		return result, err
-	}
 	spec, err := json.Marshal(Spec{Name: strings.TrimSuffix(path.Base(c.Wasm), ".wasm"), Args: c.Args})
 	if err != nil {
 		return result, err
 	}
-	known := objectNames(listing.Bytes())
-	p, err := r.take(c.Module)
+	p, err := r.take(c.Module) // a new one loads the module during what follows
 	if err != nil {
 		return result, err
 	}
-	objects := p.serve(ctx, files, known)
+	var listing bytes.Buffer
+	if err := files.List(ctx, &bounded.LimitedWriter{W: &listing, Remaining: maxListing, Err: errors.New("too many files")}); err != nil {
+		p.end()
+		return result, err
+	}
+	objects := p.serve(ctx, files, objectNames(listing.Bytes()))
 	go func() {
 		_, _ = p.stdin.Write(slices.Concat(spec, []byte("\n"), listing.Bytes())) // a process that has ended reads nothing
 		p.stdin.Close()

@@ -53,8 +53,10 @@ type Collector interface {
 	Collect(ctx context.Context, box agentbox.Box, task agentbox.Task, work Kept, dir string) (artifact.Collected, error)
 }
 
-// Checker runs a task's checks over its work, which has been kept.
+// Checker runs a task's checks over its work, which has been kept. Load makes that fast; it is called
+// before the work is kept, and does not wait.
 type Checker interface {
+	Load(task agentbox.Task)
 	Check(ctx context.Context, task agentbox.Task, work Kept) []agentbox.CheckResult
 }
 

@@ -49,6 +49,9 @@ func (e Evidence) copyTo(r *agentbox.Result) {
 // known of the work, and Box if the box has to stay. When ctx has ended the result means nothing.
 func (r *run) keepWork(ctx context.Context, box agentbox.Box, result *agentbox.Result, evidence func() Evidence) Kept {
 	begun := time.Now()
+	if t, err := r.q.Store.Read(r.rec.ID); err == nil && r.checks() {
+		r.q.Checker.Load(t)
+	}
 	kept, err := r.snapshotWork(ctx, box, evidence)
 	if ctx.Err() != nil {
 		return kept
@@ -96,9 +99,12 @@ func (r *run) collect(ctx context.Context, box agentbox.Box, work Kept, result *
 	r.timeline.addTimed("artifacts", strings.Join(notes, "; "), time.Since(begun))
 }
 
+// checks reports whether the task's work is checked here. Another member's is checked by its owner.
+func (r *run) checks() bool { return r.q.Checker != nil && len(r.rec.Checks) > 0 && r.rec.For == nil }
+
 // check runs the task's checks over its work, if there is any.
 func (r *run) check(ctx context.Context, work Kept, result *agentbox.Result) {
-	if r.q.Checker == nil || len(r.rec.Checks) == 0 || r.rec.For != nil || result.Commit == "" || ctx.Err() != nil { // its owner checks it
+	if !r.checks() || result.Commit == "" || ctx.Err() != nil {
 		return
 	}
 	begun := time.Now()

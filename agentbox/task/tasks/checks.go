@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"slices"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -26,6 +27,17 @@ func (c Checks) Check(ctx context.Context, t agentbox.Task, work task.Kept) []ag
 	p := project.Project{Name: t.Project}
 	kept := snapshot.Rebuild(c.Home.Mirror(p.ID()), snapshot.Kept{Ref: work.Ref, Commit: work.Commit}, nil)
 	return c.run(ctx, p, t.Checks, kept)
+}
+
+// Load has what a task's checks run, those that are approved, loaded soon.
+func (c Checks) Load(t agentbox.Task) { c.load(project.Project{Name: t.Project}, t.Checks) }
+
+func (c Checks) load(p project.Project, list []agentbox.Check) {
+	approved := project.NewStore(c.Home)
+	c.Runner.Load(slices.DeleteFunc(slices.Clone(list), func(one agentbox.Check) bool {
+		ok, err := approved.HasApproved(p, consent.CheckAsk(one))
+		return one.Unusable != "" || err != nil || !ok
+	}))
 }
 
 func (c Checks) run(ctx context.Context, p project.Project, list []agentbox.Check, kept snapshot.Kept) []agentbox.CheckResult {
@@ -80,6 +92,7 @@ func (w Work) check(ctx context.Context, ref api.BoxRef, progress agentbox.Progr
 		return none, err
 	}
 	if kept == nil {
+		w.Tasks.Checks.load(p, list)
 		b, now, err := w.Boxes.Keep(ctx, ref, progress)
 		if err != nil {
 			return none, err
