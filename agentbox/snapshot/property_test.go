@@ -79,8 +79,8 @@ export GIT_OPTIONAL_LOCKS=0
 git status --porcelain=v2 -uall --ignore-submodules=none | sort
 git symbolic-ref -q HEAD; git rev-parse -q --verify HEAD
 echo index; git ls-files -s; git ls-files -v; git ls-files -z -t | tr '\0' '\n'
-echo refs; git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/stash
-echo state; for f in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD BISECT_LOG rebase-merge/done; do [ ! -e .git/$f ] || { echo $f; cat .git/$f; }; done
+echo refs; git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/tags refs/stash refs/bisect
+echo state; for f in MERGE_HEAD MERGE_AUTOSTASH CHERRY_PICK_HEAD REVERT_HEAD BISECT_LOG rebase-merge/done; do [ ! -e .git/$f ] || { echo $f; cat .git/$f; }; done
 echo files; find . -name .git -prune -o -path ./within -prune -o -path ./left.o -prune -o -path ./ig -prune -o \( -type f -printf '%P %m\n' -exec sha256sum {} + \) -o \( -type l -printf '%P %l\n' \) | sort
 echo times; git status --porcelain -z -uall --no-renames | tr '\0' '\n' | sed 's/^...//' | while IFS= read -r f; do [ -L "$f" ] || [ ! -f "$f" ] || stat -c '%n %y' "$f"; done
 [ ! -d out ] || find out -type f -exec stat -c '%n %y' {} + | sort`, "sh", dir).CombinedOutput()
@@ -125,8 +125,11 @@ func scriptOf(done []string) string {
 }
 
 func restoreAfter(t *testing.T, r rapid.TB, done []string) {
-	script := scriptOf(done)
-	w := newWorld(t, script)
+	restores(t, r, newWorld(t, scriptOf(done)), done)
+}
+
+// restores takes a snapshot of a workspace and restores it here and on another machine.
+func restores(t *testing.T, r rapid.TB, w world, done []string) {
 	d, _ := documentOf(t, w)
 	dir := filepath.Join(w.dir, "restored")
 	if err := Checkout(t.Context(), d.Kept(w.mirror), d.Branch, dir, ""); err != nil {

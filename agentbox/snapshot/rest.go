@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,14 +29,15 @@ type rest struct {
 	hidden map[byte][]string    // paths by the letter of git ls-files -v
 	modes  map[string]uint32    // permissions, where git does not keep them
 	refs   map[string]string    // commits, or tags, by branch, tag or stash
+	tags   map[string]string    // annotated tags: their text by their ID
 	times  map[string]time.Time // of files that differ from HEAD, and of ignored ones
 }
 
 // maxRest bounds each file of the rest, in bytes.
 const maxRest = 64 << 20
 
-// restFiles are the files that parseRest reads.
-var restFiles = []string{"staged", "unmerged", "flags", "modes", "times", "refs"}
+// restFiles are the files that parseRest reads. Boxes of earlier builds wrote no tags.
+var restFiles = []string{"staged", "unmerged", "flags", "modes", "times", "refs", "tags"}
 
 // readRest reads the rest that a commit of the mirror has.
 func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
@@ -42,7 +45,7 @@ func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
 	for _, name := range restFiles {
 		var out bytes.Buffer
 		w := &bounded.Head{W: &out, Remaining: maxRest}
-		if _, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "blob", commit + ":" + name}, Stdout: w}); err != nil {
+		if _, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "blob", commit + ":" + name}, Stdout: w}); err != nil && (name != "tags" || ctx.Err() != nil) {
 			return rest{}, mirrorError(err)
 		}
 		text[name] = out.String()
@@ -52,8 +55,8 @@ func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
 
 // parseRest reads what captureRest wrote. The error is Corrupt.
 func parseRest(text map[string]string) (r rest, err error) {
-	r = rest{hidden: map[byte][]string{}, modes: map[string]uint32{}, refs: map[string]string{}, times: map[string]time.Time{}}
-	err = errors.Join(r.parseStaged(text["staged"]), r.parseUnmerged(text["unmerged"]), r.parseFlags(text["flags"]), r.parseModes(text["modes"]), r.parseRefs(text["refs"]), r.parseTimes(text["times"]))
+	r = rest{hidden: map[byte][]string{}, modes: map[string]uint32{}, refs: map[string]string{}, tags: map[string]string{}, times: map[string]time.Time{}}
+	err = errors.Join(r.parseStaged(text["staged"]), r.parseUnmerged(text["unmerged"]), r.parseFlags(text["flags"]), r.parseModes(text["modes"]), r.parseRefs(text["refs"]), r.parseTags(text["tags"]), r.parseTimes(text["times"]))
 	if err != nil {
 		err = agentbox.Classify(agentbox.Corrupt, "what the box says of its index cannot be read: %w", err)
 	}
@@ -150,6 +153,26 @@ func (r *rest) parseRefs(text string) error {
 	return nil
 }
 
+// parseTags reads "ID tag SIZE", the text and a line end. What git does not have is left out.
+func (r *rest) parseTags(text string) error {
+	for text != "" {
+		line, after, _ := strings.Cut(text, "\n")
+		f := strings.Fields(line)
+		if text = after; len(f) == 2 && f[1] == "missing" {
+			continue
+		}
+		size := -1
+		if len(f) == 3 && f[1] == "tag" && isObject(f[0], len(f[0])) {
+			size, _ = strconv.Atoi(f[2])
+		}
+		if size < 0 || size >= len(after) || !isObject(tagged(after[:size]), len(f[0])) {
+			return fmt.Errorf("%.80q is no tag", line)
+		}
+		r.tags[f[0]], text = after[:size], after[size+1:]
+	}
+	return nil
+}
+
 // parseModes reads "MODE ./PATH".
 func (r *rest) parseModes(text string) error {
 	for _, line := range fields(text) {
@@ -225,8 +248,13 @@ func (m mirror) apply(ctx context.Context, r rest, commit string, to mirror, dir
 			err = errors.Join(err, update(names, "--assume-unchanged", "--stdin"))
 		}
 	}
+	err = errors.Join(err, r.writeTags(ctx, to))
 	for name, id := range r.refs { // one that cannot be beside another is left out
-		if _, err := to.git(ctx, nil, "update-ref", "--no-deref", name, id, ""); err != nil && ctx.Err() != nil {
+		args := []string{"update-ref", "--no-deref", name, id, ""}
+		if _, ok := r.tags[id]; ok { // over the commit that it leads to
+			args = args[:4]
+		}
+		if _, err := to.git(ctx, nil, args...); err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
@@ -239,8 +267,66 @@ func (m mirror) apply(ctx context.Context, r rest, commit string, to mirror, dir
 	return err
 }
 
+// writeTags writes the annotated tags of what to has: the inner ones of tags of tags first. Those that git
+// takes for damaged stay names of commits.
+func (r rest) writeTags(ctx context.Context, to mirror) error {
+	left := maps.Clone(r.tags)
+	for len(left) > 0 {
+		var of []string
+		for _, text := range left {
+			of = append(of, tagged(text))
+		}
+		lacking, err := git.Lacking(ctx, to, of)
+		if err != nil {
+			return mirrorError(err)
+		}
+		next := map[string]string{}
+		for id, text := range left {
+			if !slices.Contains(lacking, tagged(text)) {
+				next[id] = text
+				delete(left, id)
+			}
+		}
+		if len(next) == 0 {
+			return nil
+		}
+		if err := writeTagObjects(ctx, to, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tagged is the object that a tag with this text names.
+func tagged(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimPrefix(line, "object ")
+}
+
+func writeTagObjects(ctx context.Context, to mirror, tags map[string]string) error {
+	dir, err := os.MkdirTemp(to.dir, "tags-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var paths strings.Builder
+	for id, text := range tags {
+		path := filepath.Join(dir, id)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+		paths.WriteString(path + "\n")
+	}
+	// What has another ID than the box said is an object that nothing names.
+	_, err = to.git(ctx, strings.NewReader(paths.String()), "hash-object", "-w", "-t", "tag", "--no-filters", "--stdin-paths")
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return nil
+}
+
 // stateFiles are what captureRest takes from a git directory. Nothing else is written there.
-var stateFiles = agentbox.Pattern(`^(MERGE_HEAD|MERGE_MSG|MERGE_MODE|SQUASH_MSG|CHERRY_PICK_HEAD|REVERT_HEAD|REBASE_HEAD|BISECT_(START|LOG|NAMES|TERMS|EXPECTED_REV)|(rebase-merge|rebase-apply|sequencer)/[A-Za-z0-9._-]+)$`)
+var stateFiles = agentbox.Pattern(`^(MERGE_(HEAD|MSG|MODE|AUTOSTASH)|SQUASH_MSG|CHERRY_PICK_HEAD|REVERT_HEAD|REBASE_HEAD|BISECT_[A-Z_]+|(rebase-merge|rebase-apply|sequencer)/[A-Za-z0-9._-]+)$`)
 
 // writeState writes the files of an interrupted operation. What git would run of them, the lines of a
 // rebase's plan, it runs in a box only: a checkout that is made here is the source of a box.
@@ -313,6 +399,9 @@ func removeUp(root *os.Root, name string) error {
 // refOfBox matches names of refs that are restored. Others of the box's are in the mirror only.
 var refOfBox = agentbox.Pattern(`^[A-Za-z0-9_][A-Za-z0-9._+@-]*(/[A-Za-z0-9_][A-Za-z0-9._+@-]*)*$`)
 
+// inGitDir matches what commits are called that no ref names. A branch of such a name is in the rest.
+var inGitDir = agentbox.Pattern(`^(detached|orig-head|autostash|MERGE_AUTOSTASH|[^/]*_HEAD)$`)
+
 // restoreRefs gives a checkout in dir the box's other branches, tags and stashes, and makes its nested
 // repositories. Two refs of which only one can be are the first.
 func (m mirror) restoreRefs(ctx context.Context, others []Branch, to mirror, dir string) error {
@@ -330,7 +419,7 @@ func (m mirror) restoreRefs(ctx context.Context, others []Branch, to mirror, dir
 		if !strings.HasPrefix(name, "refs/") {
 			name = "refs/heads/" + name
 		}
-		if !refOfBox().MatchString(name) || b.Name == "detached" || b.Name == path.Base(b.Name) && strings.HasSuffix(b.Name, "_HEAD") {
+		if !refOfBox().MatchString(name) || inGitDir().MatchString(b.Name) {
 			continue
 		}
 		if _, err := to.git(ctx, nil, "update-ref", "--no-deref", name, b.Commit, ""); err != nil && ctx.Err() != nil {

@@ -25,6 +25,11 @@ func TestCheckoutRestoresExactly(t *testing.T) {
 		"link for sparse dir":   `base; git commit -q --allow-empty -m i; git status >/dev/null; git sparse-checkout set --no-cone /a.txt; rm -rf dir; ln -s nothing dir`,
 		"there, though sparse":  `base; git sparse-checkout set --no-cone /a.txt; git update-index --skip-worktree a.txt`,
 		"branches, tags":        `base; git branch side HEAD^; git tag v1; git switch -qc more; git commit -q --allow-empty -m more; git switch -q main; echo s >>a.txt; git stash -q`,
+		"annotated tags":        `base; git tag -a -m release v1 HEAD^; git switch -q --detach; git commit -q --allow-empty -m aside; git tag -a -m own v2; git tag -a -m nested v3 v2; git tag tree HEAD^{tree}; git switch -q main`,
+		"notes, replacements":   `base; git notes add -m note HEAD^; git notes --ref=own add -m own HEAD; git replace --graft HEAD`,
+		"bisect in progress":    `base; for i in 1 2 3 4; do git commit -q --allow-empty -m $i; done; git bisect start --first-parent --term-new=worse --term-old=better HEAD HEAD~4 >/dev/null; git bisect skip >/dev/null`,
+		"autostash of a merge":  `base; git switch -qc other HEAD^; echo o >>a.txt; git commit -qam o; git switch -q main; echo b >>dir/b.txt; git merge --autostash other >/dev/null 2>&1 || true; test -f .git/MERGE_AUTOSTASH`,
+		"autostash of a rebase": `base; git switch -qc other HEAD^; echo o >>a.txt; git commit -qam o; echo b >>dir/b.txt; git rebase --autostash main >/dev/null 2>&1 || true; test -f .git/rebase-merge/autostash`,
 		"five stashes":          `base; for i in 1 2 3 4 5; do echo $i >>a.txt; git stash -q -m "number $i"; done`,
 		"stashes of a nested":   `base; git init -q sub; cd sub; ident; echo n >n; git add n; git commit -qm n; for i in 1 2 3 4 5; do echo $i >>n; git stash -q -m "number $i"; done; cd ..`,
 		"nested, own commits":   `base; git init -q sub; cd sub; ident; echo n >n; git add n; git commit -qm n; echo m >m; cd ..`,
@@ -48,9 +53,9 @@ func TestCheckoutRestoresExactly(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := exec.Command("bash", "-c", `rm -f box/out/no
-				said() { (cd $1; git status --porcelain=v2 --branch -uall; git ls-files -sv; git for-each-ref refs/heads refs/tags refs/stash; git stash list --format='%gd %gs %H'
+				said() { (cd $1; git status --porcelain=v2 --branch -uall; git ls-files -sv; git for-each-ref; git stash list --format='%gd %gs %H'
 					find . -path ./.git -prune -o -path ./sub -prune -o -type f -printf '%m %p\n' | sort; git diff HEAD --name-only -z 2>/dev/null | xargs -0r stat -c '%y %n' -- 2>/dev/null
-					ls .git | grep -x 'MERGE_HEAD\|MERGE_MSG\|rebase-merge\|CHERRY_PICK_HEAD'; [ ! -d sub ] || git -C sub status --porcelain=v2; [ ! -d sub ] || git -C sub stash list --format='%gd %gs %H'; [ ! -d sub ] || git -C sub log --format=%H); }
+					ls .git | grep -x 'MERGE_HEAD\|MERGE_MSG\|MERGE_AUTOSTASH\|BISECT_.*\|rebase-merge\|CHERRY_PICK_HEAD'; [ ! -d sub ] || git -C sub status --porcelain=v2; [ ! -d sub ] || git -C sub stash list --format='%gd %gs %H'; [ ! -d sub ] || git -C sub log --format=%H); }
 				diff -r --no-dereference -x .git box made && diff <(said box) <(said made)`)
 			same.Dir = w.dir
 			if out, err := same.CombinedOutput(); err != nil {

@@ -325,7 +325,8 @@ nested() { # the repository $1 in the workspace: a .git, or a bare one
 //	           (git add --intent-to-add), and "A PATH" of what a sparse checkout leaves out
 //	modes      "MODE ./PATH" and a zero byte for files with other permissions than 644 and 755
 //	times      git ls-files --debug -z of the files that differ from HEAD, of which only mtime
-//	refs       "ID REF" of each branch and tag, and of the stash
+//	refs       "ID REF" of each branch and tag, of the stash, and of a bisect
+//	tags       what git cat-file --batch says of annotated tags, which commits do not lead to
 //	objects/   what is staged
 //	ignored/   the ignored files that ARTIFACTS names
 //	state/     the files of an interrupted merge, rebase, cherry-pick, revert or bisect
@@ -375,10 +376,11 @@ rest() {
 		fi
 		unset GIT_LITERAL_PATHSPECS
 	fi
-	git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/tags refs/stash >"$r/refs"
+	git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/tags refs/stash refs/bisect >"$r/refs"
+	git for-each-ref --format='%(objecttype) %(objectname)' refs/tags | sed -n 's/^tag //p' | sort -u | git cat-file --batch >"$r/tags"
 	GIT_INDEX_FILE=$r/state
 	(
-		cd "$gitdir" 2>/dev/null && for f in MERGE_HEAD MERGE_MSG MERGE_MODE SQUASH_MSG CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_START BISECT_LOG BISECT_NAMES BISECT_TERMS BISECT_EXPECTED_REV rebase-merge rebase-apply sequencer; do
+		cd "$gitdir" 2>/dev/null && for f in MERGE_HEAD MERGE_MSG MERGE_MODE MERGE_AUTOSTASH SQUASH_MSG CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_* rebase-merge rebase-apply sequencer; do
 			[ ! -e "$f" ] || find "$f" -type f -size -2048k -print
 		done
 	) >"$r/files"
@@ -390,9 +392,9 @@ rest() {
 	tr '\0' '\n' <"$r/staged" | sed -n 's/^:[0-7]* 1[02][0-7]* [0-9a-f]* \([0-9a-f]*\) .*/\1/p' >"$r/blobs"
 	tr '\0' '\n' <"$r/unmerged" | sed -n 's/^1[02][0-7]* \([0-9a-f]*\) [1-3]	.*/\1/p' >>"$r/blobs"
 	objects=$(git cat-file --batch-check='%(objectname) %(objecttype)' <"$r/blobs" | sed -n 's/^\([0-9a-f]*\) blob$/100644 blob \1	\1/p' | sort -u | git mktree)
-	(cd "$r" && git hash-object -w --no-filters staged unmerged flags modes times refs) >"$r/ids" || return 0
+	(cd "$r" && git hash-object -w --no-filters staged unmerged flags modes times refs tags) >"$r/ids" || return 0
 	made=$({
-		for name in staged unmerged flags modes times refs; do
+		for name in staged unmerged flags modes times refs tags; do
 			read -r id && printf '100644 blob %s\t%s\n' "$id" "$name"
 		done <"$r/ids"
 		printf '040000 tree %s\t%s\n' "$objects" objects "${ignored:-$none}" ignored "${state:-$none}" state

@@ -16,6 +16,7 @@ import (
 type named struct {
 	object, ref string
 	commit      string // the object, or what it is a tag of, if that is a commit; else ""
+	tag         bool   // it is annotated
 }
 
 // readRefs reads what git for-each-ref says: the type and name of an object, those of what it is a tag of,
@@ -27,7 +28,7 @@ func (c *capture) readRefs(text string) error {
 		if len(f) != 5 || f[4] == "refs/stash" {
 			return other("the ref " + line)
 		}
-		n := named{object: f[1], ref: f[4]}
+		n := named{object: f[1], ref: f[4], tag: f[0] == "tag" && strings.HasPrefix(f[4], "refs/tags/")}
 		if f[0] == "commit" {
 			n.commit = f[1]
 		} else if f[2] == "commit" {

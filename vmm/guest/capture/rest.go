@@ -68,13 +68,17 @@ func (c *capture) rest(out *bytes.Buffer) error {
 	}
 	var refs bytes.Buffer
 	for _, n := range c.named {
-		if strings.HasPrefix(n.ref, "refs/heads/") || strings.HasPrefix(n.ref, "refs/tags/") || n.ref == "refs/stash" {
+		if strings.HasPrefix(n.ref, "refs/heads/") || strings.HasPrefix(n.ref, "refs/tags/") || strings.HasPrefix(n.ref, "refs/bisect/") || n.ref == "refs/stash" {
 			fmt.Fprintf(&refs, "%s %s\n", n.object, n.ref)
 		}
 	}
 	modes := c.modes()
 	if len(c.staged)+len(modes)+len(times)+refs.Len() == 0 {
 		return nil
+	}
+	tags, err := c.tags()
+	if err != nil {
+		return err
 	}
 	nothing, err := c.trees(nil, map[string]bool{"": true})
 	if err != nil {
@@ -85,7 +89,7 @@ func (c *capture) rest(out *bytes.Buffer) error {
 		return err
 	}
 	tree := []entry{{"ignored", 0o40000, nothing}, {"objects", 0o40000, objects}, {"state", 0o40000, nothing}}
-	for name, text := range map[string][]byte{"flags": nil, "modes": modes, "refs": refs.Bytes(), "staged": c.staged, "times": times, "unmerged": nil} {
+	for name, text := range map[string][]byte{"flags": nil, "modes": modes, "refs": refs.Bytes(), "staged": c.staged, "tags": tags, "times": times, "unmerged": nil} {
 		blob, err := c.object("blob", int64(len(text)), bytes.NewReader(text))
 		if err != nil {
 			return other(err.Error())
@@ -100,6 +104,25 @@ func (c *capture) rest(out *bytes.Buffer) error {
 	}
 	fmt.Fprintf(out, "rest %s\n", top)
 	return err
+}
+
+// tags are the annotated ones, as git cat-file --batch prints them.
+func (c *capture) tags() ([]byte, error) {
+	var ids []string
+	for _, n := range c.named {
+		if n.tag {
+			ids = append(ids, n.object+"\n")
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	slices.Sort(ids)
+	text, err := c.run(strings.NewReader(strings.Join(slices.Compact(ids), "")), "cat-file", "--batch")
+	if err != nil {
+		return nil, other(err.Error())
+	}
+	return text, nil
 }
 
 // times are those of files that differ from HEAD, or are staged, in the form of git ls-files --debug -z.
