@@ -198,7 +198,10 @@ func assemble(ctx context.Context, cfg Config) (*daemon, error) {
 	}
 	d.queue = task.NewQueue(ctx, task.Config{
 		Store: d.store, Boxes: manager, Jobs: tasks.QueueJobs{Jobs: d.jobs()}, Snapshotter: tasks.Snapshotter{Jobs: d.jobs()}, Collector: d.artifacts, Evidence: d.evidence(), Checker: d.checks,
-		Saver: d.saves, SaveEvery: tasks.SaveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: changes.Announce,
+		Saver: d.saves, SaveEvery: tasks.SaveEvery(), Remote: remotes{d.fleet.owner, clusters}, HasRoom: manager.Capacity.HasRoom, Changed: func() {
+			changes.Announce()
+			d.fleet.worker.Wake.Notify() // what runs here for others may have ended
+		},
 		CostSoFar: func(ctx context.Context, t agentbox.Task) []agentbox.Cost {
 			d.tasks.AddRunningUsage(ctx, &t)
 			return t.Costs

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"encoding/json"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -39,50 +40,74 @@ type Offer struct {
 	Created time.Time         `json:"created"`
 }
 
-func (o Offer) key() offerKey { return offerKey{o.Owner, o.Task, o.Attempt, o.Since.UnixNano()} }
-
-// attemptOf names an attempt since whenever it is offered.
-func attemptOf(owner identity.PeerID, task agentbox.TaskID, attempt int) offerKey {
-	return offerKey{owner, task, attempt, time.Time{}.UnixNano()}
-}
-
-// leftAlone tells whether a machine does not ask for an offer now.
-func leftAlone(not map[offerKey]time.Time, o Offer, now time.Time) bool {
-	return now.Before(not[o.key()]) || now.Before(not[attemptOf(o.Owner, o.Task, o.Attempt)])
-}
-
-// offerKey names an offer. An attempt that somebody gave back is offered since then, and is another one.
-type offerKey struct {
-	owner   identity.PeerID
-	task    agentbox.TaskID
-	attempt int
-	since   int64
-}
-
 // Candidate is a machine that may take one more task.
 type Candidate struct {
 	Self    identity.PeerID
 	Serves  func(owner string) bool // by name
 	Fits    func(resources.Share) bool
 	Running map[identity.PeerID]int // tasks that it runs, by owner
+	Turns   *Turns                  // what it ran before; nil for nothing
 	Labels  []string
 	// Not has offers that it got no lease of, or failed with, until when it does not ask again.
-	Not map[offerKey]time.Time
+	Not NotNow
 }
 
-// Choose decides which offer a machine asks for; false for none. The owner of whom it runs the fewest
-// comes first, then the offer that has waited longest.
+// Choose decides which offer a machine asks for; false for none. The owner of whom it runs the fewest comes
+// first, then the one of whom it ran the least; of owners who are equal, another one at each machine, so that a
+// team that is idle does not ask for the same offers. Of one owner, what has waited longest.
 func Choose(c Candidate, offers []Offer, now time.Time) (Offer, bool) {
 	mine := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool {
-		avoided := slices.Contains(o.Avoid, c.Self) && now.Sub(o.Since) < avoidTime
-		return o.Keep || !wants(o.Where, c.Self, c.Labels) || avoided || leftAlone(c.Not, o, now) || !c.Serves(o.Name) || !c.Fits(o.Need)
+		// Since is by the clock of its owner: where that is far from ours, it says nothing.
+		avoided := slices.Contains(o.Avoid, c.Self) && now.Sub(o.Since).Abs() < avoidTime
+		return o.Keep || !wants(o.Where, c.Self, c.Labels) || avoided || c.Not.leaves(o, now) || !c.Serves(o.Name) || !c.Fits(o.Need)
 	})
 	if len(mine) == 0 {
 		return Offer{}, false
 	}
 	return slices.MinFunc(mine, func(a, b Offer) int {
-		return cmp.Or(cmp.Compare(c.Running[a.Owner], c.Running[b.Owner]), a.Created.Compare(b.Created), a.Owner.Compare(b.Owner))
+		return cmp.Or(
+			cmp.Compare(c.Running[a.Owner], c.Running[b.Owner]), cmp.Compare(c.Turns.of(a.Owner), c.Turns.of(b.Owner)),
+			cmp.Compare(rank(c.Self, a.Owner), rank(c.Self, b.Owner)), older(a, b))
 	}), true
+}
+
+// rank orders owners otherwise at each machine.
+func rank(self, owner identity.PeerID) uint64 {
+	h := fnv.New64a()
+	h.Write(self[:])
+	h.Write(owner[:])
+	return h.Sum64()
+}
+
+// Turns is how long a machine ran tasks of each owner. An owner who had none for a while begins
+// where the others are: turns are not saved up (start-time fair queueing, Goyal and others, 1996).
+type Turns struct {
+	used map[identity.PeerID]time.Duration
+	now  time.Duration // of the owner who had the last turn
+}
+
+func (t *Turns) of(owner identity.PeerID) time.Duration {
+	if t == nil {
+		return 0
+	}
+	return max(t.used[owner], t.now)
+}
+
+// Begin begins a task of an owner.
+func (t *Turns) Begin(owner identity.PeerID) {
+	if t.used == nil {
+		t.used = map[identity.PeerID]time.Duration{}
+	}
+	t.now = t.of(owner)
+	t.used[owner] = t.now
+}
+
+// Add adds how long a task of an owner ran.
+func (t *Turns) Add(owner identity.PeerID, ran time.Duration) {
+	if t.used == nil {
+		t.used = map[identity.PeerID]time.Duration{}
+	}
+	t.used[owner] += ran
 }
 
 // wants tells whether a machine is one of those that may run a task.

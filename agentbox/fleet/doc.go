@@ -10,13 +10,15 @@
 //	fence   the number of a lease of an attempt, one higher for each. Whoever has an older one is told
 //	        so, and stops
 //
-// The owner offers an attempt in its catalogue. A worker that finds it, and whose owner allows it
-// (package idle), asks for the lease; what follows is questions of the worker to the owner, on the
+// The owner offers a few attempts of each kind in its catalogue. A worker that finds one, and whose owner allows
+// it (package idle), asks for the lease of it or of another one like it, in turn of the owners (Choose, Turns);
+// what follows is questions of the worker to the owner, on the
 // mesh's service Service, each on a stream of its own:
 //
-//	claim                the lease, and what to do
+//	claim                the lease, of which attempt, and what to do
 //	manifest, export     the source, of which only what the worker lacks is sent (package source)
-//	beat                 it goes on; what the command wrote since; the answer may be to stop
+//	beat                 it goes on; what the command wrote since; the answer may be to stop, and says when
+//	                     the next one is due. It has a connection that stays (lines)
 //	secret               the value of a secret that the task was granted, for one request of its box
 //	save                 a snapshot of the box, each time the worker took one. The next lease goes on
 //	                     from the last one: its worker gets a source of it (TaskSpec.Continue)

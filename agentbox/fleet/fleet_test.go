@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 	"time"
@@ -49,7 +47,7 @@ func TestChoose(t *testing.T) {
 	}
 	c := Candidate{
 		Self: peer(9), Serves: func(owner string) bool { return owner != "stranger" }, Fits: func(s resources.Share) bool { return s.Memory <= 8 },
-		Running: map[identity.PeerID]int{peer(1): 2}, Not: map[offerKey]time.Time{},
+		Running: map[identity.PeerID]int{peer(1): 2}, Not: NotNow{},
 	}
 	served := offer(1, "ann", Idle, 1, 100)
 	for name, one := range map[string]struct {
@@ -85,123 +83,17 @@ func TestChoose(t *testing.T) {
 	if _, ok := Choose(c, []Offer{failed}, now.Add(avoidTime)); !ok {
 		t.Error("nobody takes what has failed once")
 	}
+	// The clocks of its owner and of this machine are an hour apart.
+	for _, apart := range []time.Duration{time.Hour, -time.Hour} {
+		if _, ok := Choose(c, []Offer{failed}, now.Add(apart)); !ok {
+			t.Errorf("clocks that are %s apart: nobody takes what has failed once", apart)
+		}
+	}
 	c.Not[served.key()] = now.Add(time.Second)
 	if _, ok := Choose(c, []Offer{served}, now); ok {
 		t.Error("it asks again at once")
 	}
 	if _, ok := Choose(c, []Offer{served}, now.Add(time.Second)); !ok {
 		t.Error("it never asks again")
-	}
-}
-
-// simulated is an attempt in TestNight: its lease, when its worker was last heard, who of those who
-// ever had it still work on it, and its results.
-type simulated struct {
-	Offer
-	lease   Lease
-	beat    time.Time
-	results int
-	over    bool
-}
-
-// TestNight simulates a night by the rules that the daemons use: machines fall asleep at any time,
-// without a word, and wake up with what they ran. No task is lost or done twice.
-func TestNight(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { night(t, rand.New(rand.NewPCG(seed, 1))) })
-	}
-}
-
-func night(t *testing.T, random *rand.Rand) {
-	type work struct {
-		task  *simulated
-		fence uint64
-		ends  time.Time
-	}
-	type machine struct {
-		id     identity.PeerID
-		asleep time.Time // until then
-		runs   *work
-	}
-	start := time.Unix(0, 0)
-	var tasks []*simulated
-	for n := range 300 {
-		tasks = append(tasks, &simulated{Offer: Offer{
-			Owner: peer(1000 + n%3), Name: "ann", Task: agentbox.TaskID{byte(n), byte(n >> 8)}, Attempt: 1, Where: Idle, Created: start.Add(time.Duration(n) * time.Millisecond),
-		}})
-	}
-	machines := make([]machine, 30)
-	for n := range machines {
-		machines[n].id = peer(n)
-	}
-	for now := start; now.Before(start.Add(24 * time.Hour)); now = now.Add(beatEvery) {
-		var offers []Offer
-		left := 0
-		byOffer := map[offerKey]*simulated{}
-		for _, one := range tasks {
-			if one.lease.Held() && Expired(one.beat, now) {
-				var over bool
-				if one.lease, over = one.lease.End(true); over {
-					one.over = true
-				}
-			}
-			if !one.over {
-				left++
-			}
-			if !one.lease.Held() && !one.over {
-				offers, byOffer[one.key()] = append(offers, one.Offer), one
-			}
-		}
-		if left == 0 {
-			break
-		}
-		for n := range machines {
-			m := &machines[n]
-			if now.Before(m.asleep) {
-				continue
-			}
-			if random.IntN(2000) == 0 {
-				m.asleep = now.Add(time.Duration(random.IntN(3600)) * time.Second)
-				continue
-			}
-			if w := m.runs; w != nil {
-				switch { // what Owner.reply decides
-				case !w.task.lease.Holds(m.id, w.fence) || w.task.over:
-					m.runs = nil
-				case now.After(w.ends):
-					w.task.results++
-					w.task.over, m.runs = true, nil
-				default:
-					w.task.beat = now
-				}
-				continue
-			}
-			c := Candidate{Self: m.id, Serves: func(string) bool { return true }, Fits: func(resources.Share) bool { return true }}
-			o, ok := Choose(c, offers, now)
-			if !ok {
-				continue
-			}
-			one := byOffer[o.key()]
-			next, err := one.lease.Grant(m.id, "m")
-			if err != nil {
-				continue // another machine was faster
-			}
-			one.lease, one.beat = next, now
-			m.runs = &work{one, next.Fence, now.Add(time.Duration(60+random.IntN(600)) * time.Second)}
-		}
-	}
-	lost := 0
-	for _, one := range tasks {
-		switch {
-		case !one.over:
-			t.Errorf("task %s was never done: %+v", one.Task, one.lease)
-		case one.results == 0 && one.lease.Lost >= MaxLeases:
-			lost++
-		case one.results != 1:
-			t.Errorf("task %s has %d results", one.Task, one.results)
-		}
-	}
-	if lost > len(tasks)/20 {
-		t.Errorf("%d of %d tasks gave up", lost, len(tasks))
 	}
 }

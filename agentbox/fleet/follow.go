@@ -120,14 +120,20 @@ func (w *Worker) sendSave(ctx context.Context, owner identity.PeerID, q question
 func (w *Worker) follow(ctx context.Context, work *sync.WaitGroup, owner identity.PeerID, t agentbox.Task) {
 	q := questionOf(t)
 	w.mu.Lock()
-	_, followed := w.followed[t.ID]
-	w.followed[t.ID] = partIn(t)
+	f, known := w.followed[t.ID]
+	if !known {
+		f.news = background.NewSignal()
+	} else if f.part != partIn(t) {
+		f.news.Notify()
+	}
+	f.part = partIn(t)
+	w.followed[t.ID] = f
 	w.mu.Unlock()
-	if followed {
+	if known {
 		return
 	}
 	work.Go(func() {
-		w.deliver(ctx, owner, t.ID, q)
+		w.deliver(ctx, owner, t.ID, q, f.news)
 		w.mu.Lock()
 		delete(w.followed, t.ID)
 		w.mu.Unlock()
@@ -156,7 +162,8 @@ func (w *Worker) find(id agentbox.TaskID) *agentbox.Task {
 // deliver says that a task goes on, with what it wrote, and then how it ended, until its owner has
 // that or does not want it. An owner that cannot be reached is asked again: it may be asleep. One that is
 // away for long, or no member any more, has the task end here, and what came of it waits (forget).
-func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox.TaskID, q question) {
+// It says at once that it has ended, when news says so.
+func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox.TaskID, q question, news background.Signal) {
 	var sent agentbox.Digest // the last snapshot that the owner has
 	heard := time.Now()
 	for wait := beatEvery; ; {
@@ -171,7 +178,7 @@ func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox
 				w.end(*t)
 			}
 		case a.Stop == "":
-			wait, heard = beatEvery, time.Now()
+			wait, heard = a.next(), time.Now()
 			sent = w.replicate(ctx, owner, *t, q, sent)
 		case t.State.Done():
 			if err := w.Local.Remove(id); err != nil {
@@ -182,8 +189,11 @@ func (w *Worker) deliver(ctx context.Context, owner identity.PeerID, id agentbox
 			w.end(*t)
 			wait = beatEvery / 4
 		}
-		if !background.Sleep(ctx, wait) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-news:
+		case <-time.After(wait):
 		}
 	}
 }
@@ -206,22 +216,20 @@ func (w *Worker) replicate(ctx context.Context, owner identity.PeerID, t agentbo
 
 // report tells the owner how a task goes, or how it ended.
 func (w *Worker) report(ctx context.Context, owner identity.PeerID, t agentbox.Task, q *question) (answer, error) {
-	var a answer
 	var wrote bytes.Buffer
-	read := func(s *wire.Stream) error { return wire.ReadMessage(s, &a, maxMessage) }
 	if !t.State.Done() {
 		q.Do = askBeat
 		part := &window{skip: q.Offset, left: maxChunk, to: &wrote}
 		_ = w.Local.Written(ctx, t, part) // what is missing comes with the result
 		q.Chunk = wrote.Bytes()
-		err := w.ask(ctx, owner, *q, read)
+		a, err := w.askBriefly(ctx, owner, *q)
 		q.Offset = a.Offset
 		return a, err
 	}
 	if w.Local.Returned(t.ID) {
 		back := questionOf(t)
 		back.Do = askReturn
-		return a, w.ask(ctx, owner, back, read)
+		return w.askBriefly(ctx, owner, back)
 	}
 	done := question{Do: askFinish, Task: q.Task, Attempt: q.Attempt, Fence: q.Fence, Result: &agentbox.Result{State: t.State}}
 	if last := t.Last(); last != nil && last.Result != nil {
@@ -229,12 +237,13 @@ func (w *Worker) report(ctx context.Context, owner identity.PeerID, t agentbox.T
 	}
 	_ = w.Local.Written(ctx, t, &window{left: MaxTranscript, to: &wrote})
 	done.Transcript = int64(wrote.Len())
+	var a answer
 	err := w.askWith(ctx, owner, done, func(s *wire.Stream) error {
 		if _, err := wrote.WriteTo(s); err != nil {
 			return err
 		}
 		return w.Local.Pack(ctx, t, s)
-	}, read)
+	}, func(s *wire.Stream) error { return wire.ReadMessage(s, &a, maxMessage) })
 	return a, err
 }
 

@@ -13,6 +13,9 @@ const (
 	// MaxLeases is how many workers may lose an attempt before that counts as its own fault.
 	MaxLeases = 3
 	beatEvery = 2 * time.Second
+	// beatLeast is how seldom a worker says that it goes on, for an owner of whom very many run.
+	beatLeast = LeaseTime / 3
+	manyBeats = 8 // a second, of all workers together
 )
 
 // Lease is who runs an attempt. Its methods decide without a clock or a network; the zero Lease is an
@@ -69,3 +72,8 @@ func (l Lease) End(silent bool) (next Lease, over bool) {
 
 // Expired tells whether a worker was silent for too long.
 func Expired(last, now time.Time) bool { return now.Sub(last) > LeaseTime }
+
+// BeatEvery is how often each worker of an owner is to say that it goes on, of so many.
+func BeatEvery(leases int) time.Duration {
+	return min(max(beatEvery, time.Duration(leases)*time.Second/manyBeats), beatLeast)
+}

@@ -65,6 +65,12 @@ const (
 	ended             // its owner does not have the result yet
 )
 
+// followed is a task of another machine whose owner is told how it goes.
+type followed struct {
+	part part
+	news background.Signal // it has ended
+}
+
 func partIn(t agentbox.Task) part {
 	switch {
 	case t.State.Done():

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/mesh/wire"
@@ -28,6 +29,7 @@ const (
 	maxChunk      = 256 << 10
 	MaxTranscript = 64 << 20
 	maxText       = 2000
+	maxModel      = 200
 )
 
 // question is what a worker asks. Fence is 0 in a claim.
@@ -36,6 +38,10 @@ type question struct {
 	Task    agentbox.TaskID `json:"task"`
 	Attempt int             `json:"attempt"`
 	Fence   uint64          `json:"fence,omitempty"`
+
+	// claim: another attempt like it is as welcome, but none of these tasks
+	Alike  bool              `json:"alike,omitempty"`
+	Except []agentbox.TaskID `json:"except,omitempty"`
 
 	Offset int64  `json:"offset,omitempty"` // beat: of Chunk in what the command wrote
 	Chunk  []byte `json:"chunk,omitempty"`
@@ -51,13 +57,18 @@ type question struct {
 
 // answer is what an owner says. Stop tells the worker to end the attempt and to forget it.
 type answer struct {
-	Stop   string             `json:"stop,omitempty"`
-	Fence  uint64             `json:"fence,omitempty"`
-	Spec   *agentbox.TaskSpec `json:"spec,omitempty"`
-	Loan   json.RawMessage    `json:"loan,omitempty"`   // claim: policy.Loan
-	Value  string             `json:"value,omitempty"`  // secret
-	Error  string             `json:"error,omitempty"`  // secret: why there is no value
-	Offset int64              `json:"offset,omitempty"` // beat: what the owner has
+	Stop  string             `json:"stop,omitempty"`
+	Fence uint64             `json:"fence,omitempty"`
+	Spec  *agentbox.TaskSpec `json:"spec,omitempty"`
+	// claim: which one it is; zero, of an earlier build, is the one that was asked for
+	Task    agentbox.TaskID `json:"task,omitzero"`
+	Attempt int             `json:"attempt,omitempty"`
+	Loan    json.RawMessage `json:"loan,omitempty"`   // claim: policy.Loan
+	Value   string          `json:"value,omitempty"`  // secret
+	Error   string          `json:"error,omitempty"`  // secret: why there is no value
+	Offset  int64           `json:"offset,omitempty"` // beat: what the owner has
+	// beat: in how many seconds the next one is early enough; 0: as soon as the worker likes
+	Next int `json:"next,omitempty"`
 }
 
 // Reasons to stop.
@@ -66,3 +77,8 @@ const (
 	stopCancelled = "cancelled" // end it, and finish
 	stopRefused   = "refused"   // what was sent makes no sense
 )
+
+// next is how long a worker waits with its next beat.
+func (a answer) next() time.Duration {
+	return min(max(time.Duration(a.Next)*time.Second, beatEvery), beatLeast)
+}

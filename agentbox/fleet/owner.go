@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +18,6 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/resources"
-	"agentbox/mesh/catalogue"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
 )
@@ -67,8 +64,12 @@ type Owner struct {
 	Changed func()
 	Log     *slog.Logger
 
-	mu   sync.Mutex
-	open map[attemptKey]*offered
+	mu    sync.Mutex
+	open  map[attemptKey]*offered
+	shown Shown
+	// leases is how many workers there were when offers were last looked at.
+	leases int
+	stale  map[Kind]bool // of which nobody gets what is shown
 }
 
 type attemptKey struct {
@@ -204,56 +205,6 @@ func (o *Owner) Waiting(t agentbox.TaskID, attempt int) (since time.Time, need r
 	return at.since, at.need, at.unlent, true
 }
 
-// mostOffered bounds the offers at a time. Every member has them in memory, and a catalogue with more records
-// than it may have says nothing at all.
-const mostOffered = 256
-
-// Offers are the records of our catalogue: attempts that nobody has.
-func (o *Owner) Offers() (all []catalogue.Record) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var waiting []*offered
-	for _, at := range o.open {
-		if !at.lease.Held() && !at.cancelled && !at.finished {
-			waiting = append(waiting, at)
-		}
-	}
-	sortInTurn(waiting)
-	for _, at := range waiting[:min(len(waiting), mostOffered)] {
-		if text, err := json.Marshal(at.offer()); err == nil {
-			all = append(all, catalogue.Record{Kind: catalogue.Offer, Key: at.task.ID.String() + "/" + strconv.Itoa(at.attempt.Number), Text: string(text)})
-		}
-	}
-	return all
-}
-
-func (o *offered) offer() Offer {
-	offer := Offer{Where: o.task.Where, Need: o.need, Created: o.task.Created, Avoid: o.avoid, Since: o.since}
-	if keeper := o.lease.Keeper; !keeper.IsZero() {
-		offer.Where, offer.Keep = keeper.String(), true
-	}
-	return offer
-}
-
-// sortInTurn puts first the oldest of each kind, by project, place and size, then the second of each, and so
-// on: thousands for which there is no machine leave the others their turn.
-func sortInTurn(waiting []*offered) {
-	type kind struct {
-		project, where string
-		need           resources.Share
-	}
-	slices.SortFunc(waiting, func(a, b *offered) int {
-		return cmp.Or(a.task.Created.Compare(b.task.Created), bytes.Compare(a.task.ID[:], b.task.ID[:]))
-	})
-	next, turn := map[kind]int{}, map[*offered]int{}
-	for _, at := range waiting {
-		of := kind{at.task.Project, at.offer().Where, at.need}
-		turn[at] = next[of]
-		next[of]++
-	}
-	slices.SortStableFunc(waiting, func(a, b *offered) int { return turn[a] - turn[b] })
-}
-
 // answerTimeout bounds a question with all that follows it.
 const answerTimeout = 10 * time.Minute
 
@@ -329,14 +280,16 @@ func (o *Owner) find(q question) *offered {
 // reply decides what to say. Only a claim is answered to who has no lease.
 func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s io.Reader) (answer, error) {
 	at := o.find(q)
+	if q.Do == askClaim {
+		if a, err := o.claim(ctx, peer, q); err != nil || a.Stop == "" {
+			return a, err
+		}
+	}
 	if at == nil && !o.Over(q.Task, q.Attempt) {
 		return answer{}, agentbox.Errorf(agentbox.Unavailable, "task %s is not followed now", q.Task)
 	}
-	if at == nil {
+	if at == nil || q.Do == askClaim {
 		return answer{Stop: stopStale}, nil
-	}
-	if q.Do == askClaim {
-		return o.grant(ctx, at, peer)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -356,7 +309,7 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 		if at.cancelled {
 			return answer{Stop: stopCancelled}, nil
 		}
-		return answer{Offset: size}, nil
+		return answer{Offset: size, Next: int(BeatEvery(o.leases) / time.Second)}, nil
 	case askFinish:
 		return o.finish(ctx, at, q, s)
 	case askSave:
@@ -365,6 +318,23 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 		return o.lend(ctx, at, q.Secret), nil
 	}
 	return answer{}, nil
+}
+
+// claim gives a peer the attempt that it asks for, or one like it. Of those who ask at once, each gets another one.
+func (o *Owner) claim(ctx context.Context, peer identity.PeerID, q question) (answer, error) {
+	for at := o.instead(q); at != nil; at = o.instead(q) {
+		a, err := o.grant(ctx, at, peer)
+		if err != nil || a.Stop == "" || o.isWaiting(at) {
+			return a, err
+		}
+	}
+	return answer{Stop: stopStale}, nil
+}
+
+func (o *Owner) isWaiting(at *offered) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return at.waits()
 }
 
 // lend answers for a secret that the task was granted. It is called with o.mu held, which it gives up
@@ -412,7 +382,7 @@ func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (a
 		keepFor(at.task, peer, &spec)
 	}
 	spec.Continue = o.goOn(ctx, at)
-	return answer{Fence: next.Fence, Spec: &spec, Loan: loan}, nil
+	return answer{Task: at.task.ID, Attempt: at.attempt.Number, Fence: next.Fence, Spec: &spec, Loan: loan}, nil
 }
 
 // goOn makes what the present lease goes on from: the last snapshot; nil if it begins anew. It is
@@ -565,15 +535,45 @@ func (o *Owner) receive(ctx context.Context, at *offered, q question, s io.Reade
 	if err := os.Rename(path+".new", path); err != nil {
 		return agentbox.Result{}, err
 	}
-	return o.Accept(ctx, at.task, Sanitized(*q.Result, at.lease.Name), s)
+	return o.Accept(ctx, at.task, Sanitized(*q.Result, at.lease.Name, Most(at.attempt, at.need)), s)
 }
 
-// Sanitized is what may be believed of a worker's result: how it ended, and figures about it.
-func Sanitized(r agentbox.Result, worker string) agentbox.Result {
+// Most is what an attempt can have used by now: twice what its box has, as the machine has work with it beside
+// that. More bytes and tokens than mostCounted, nothing uses.
+func Most(a agentbox.Attempt, need resources.Share) agentbox.Consumption {
+	wall := max(time.Since(a.Started), 0)
+	memory := 2 * max(need.Memory, 1<<30)
+	return agentbox.Consumption{CPU: 2 * wall * time.Duration(max(need.CPUs, 1)), Memory: wall.Seconds() * float64(memory) / (1 << 30), MemoryPeak: memory}
+}
+
+const mostCounted = 1e15
+
+// believed is what may be believed of a worker's figures, which cost somebody: none is negative, or more than most.
+func believed(said *agentbox.Consumption, most agentbox.Consumption) *agentbox.Consumption {
+	if said == nil {
+		return nil
+	}
+	used := agentbox.Consumption{
+		CPU: min(max(said.CPU, 0), most.CPU), Memory: min(max(said.Memory, 0), most.Memory), MemoryPeak: min(max(said.MemoryPeak, 0), most.MemoryPeak),
+		In: counted(said.In), Out: counted(said.Out),
+	}
+	for model, t := range said.Models {
+		used.AddTokens(agentbox.Printable(model[:min(len(model), maxModel)]), agentbox.Tokens{
+			Answers: counted(t.Answers), Unreported: counted(t.Unreported), Input: counted(t.Input), CacheRead: counted(t.CacheRead), CacheWrite: counted(t.CacheWrite), Output: counted(t.Output),
+		})
+	}
+	return &used
+}
+
+func counted(n int64) int64 { return min(max(n, 0), mostCounted) }
+
+// Sanitized is what may be believed of a worker's result: how it ended, and figures about it, which are at most
+// these.
+func Sanitized(r agentbox.Result, worker string, most agentbox.Consumption) agentbox.Result {
 	text := func(s string) string { return agentbox.Printable(s[:min(len(s), maxText)]) }
 	out := agentbox.Result{
 		State: r.State, Exit: r.Exit, Reason: text(r.Reason), Limit: r.Limit, Omitted: r.Omitted, Commits: max(r.Commits, 0), Files: max(r.Files, 0),
-		Used: r.Used, Commit: r.Commit, Base: r.Base, Ref: r.Ref,
+		Used: believed(r.Used, most), Commit: r.Commit, Base: r.Base, Ref: r.Ref,
 	}
 	if r.Cause == agentbox.CausePolicy {
 		out.Cause = r.Cause

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -253,4 +256,35 @@ func saveText(_ context.Context, _ agentbox.Task, document []byte, pack io.Reade
 
 func fromSaved(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
 	return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
+}
+
+// What a worker says that its attempt used is bounded: it can neither take from what a batch has cost, nor end it.
+func TestForgedCost(t *testing.T) {
+	most := Most(agentbox.Attempt{Started: time.Now().Add(-time.Minute)}, resources.Share{CPUs: 2, Memory: 1 << 30})
+	long := strings.Repeat("m\n", 10000)
+	lie := agentbox.Tokens{Answers: math.MinInt64, Input: math.MaxInt64, Output: -1}
+	said := agentbox.Result{Cost: &agentbox.Cost{Amount: -9}, Used: &agentbox.Consumption{
+		CPU: -time.Hour, Memory: 1e300, MemoryPeak: math.MaxInt64, In: -1, Out: math.MaxInt64, Models: map[string]agentbox.Tokens{long: lie},
+	}}
+	for n := range 100 {
+		said.Used.Models[strconv.Itoa(n)] = lie
+	}
+	r := Sanitized(said, "w", most)
+	u := r.Used
+	if r.Cost != nil || u.CPU != 0 || u.Memory > most.Memory || u.MemoryPeak > 4<<30 || u.In != 0 || u.Out > mostCounted || len(u.Models) > agentbox.MaxModels+1 {
+		t.Errorf("%+v, %+v", r, u)
+	}
+	for model, n := range u.Models {
+		if len(model) > 4*maxModel || strings.Contains(model, "\n") || n.Answers < 0 || n.Output < 0 || n.Total() <= 0 {
+			t.Errorf("%q: %+v", model, n)
+		}
+	}
+	said.Used = &agentbox.Consumption{CPU: time.Hour}
+	if u := Sanitized(said, "w", most).Used; u.CPU > 5*time.Minute || !(u.Memory >= 0) {
+		t.Errorf("%+v", u)
+	}
+	said.Used = &agentbox.Consumption{CPU: time.Second, Memory: 3, In: 5, Models: map[string]agentbox.Tokens{"m": {Answers: 1, Input: 2}}}
+	if u := Sanitized(said, "w", most).Used; !reflect.DeepEqual(u, said.Used) {
+		t.Errorf("%+v", u)
+	}
 }

@@ -43,9 +43,9 @@ func keepFor(t agentbox.Task, keeper identity.PeerID, spec *agentbox.TaskSpec) {
 const maxKept = 1000
 
 // chooseKept decides which offer to keep comes first; false for none.
-func chooseKept(self identity.PeerID, not map[offerKey]time.Time, offers []Offer, now time.Time) (Offer, bool) {
+func chooseKept(self identity.PeerID, not NotNow, offers []Offer, now time.Time) (Offer, bool) {
 	i := slices.IndexFunc(offers, func(o Offer) bool {
-		return o.Keep && o.Where == self.String() && !leftAlone(not, o, now)
+		return o.Keep && o.Where == self.String() && !not.leaves(o, now)
 	})
 	if i < 0 {
 		return Offer{}, false

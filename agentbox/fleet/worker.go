@@ -103,10 +103,12 @@ type Worker struct {
 	Admit func(ctx context.Context, member identity.PeerID, name string) (Entrance, error)
 
 	mu       sync.Mutex
-	followed map[agentbox.TaskID]part
+	followed map[agentbox.TaskID]followed
+	lines    lines
 	returns  map[agentbox.TaskID]bool // that are being given back
 	refused  map[agentbox.TaskID]bool // that this machine's owner does not want here
-	not      map[offerKey]time.Time
+	not      NotNow
+	turns    Turns
 	taking   int              // that are claimed, and not in the queue yet
 	machine  catalogue.Record // what this machine says of itself
 }
@@ -135,8 +137,8 @@ func (w *Worker) Unsettled() int {
 
 // count counts the tasks of others in which this machine has a part. The caller holds w.mu.
 func (w *Worker) count(as part) (n int) {
-	for _, p := range w.followed {
-		if p == as {
+	for _, f := range w.followed {
+		if f.part == as {
 			n++
 		}
 	}
@@ -146,12 +148,13 @@ func (w *Worker) count(as part) (n int) {
 // Run takes tasks and follows them until ctx ends, and waits for all that it began.
 func (w *Worker) Run(ctx context.Context) {
 	w.mu.Lock()
-	w.followed, w.returns, w.refused, w.not = map[agentbox.TaskID]part{}, map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, map[offerKey]time.Time{}
+	w.followed, w.returns, w.refused, w.not = map[agentbox.TaskID]followed{}, map[agentbox.TaskID]bool{}, map[agentbox.TaskID]bool{}, NotNow{}
 	w.mu.Unlock()
 	var work sync.WaitGroup
+	defer w.lines.close()
 	defer work.Wait()
 	work.Go(func() { w.forget(ctx) })
-	for {
+	for last := time.Now(); ; {
 		now, err := w.Local.Idle(ctx)
 		if err != nil {
 			w.Log.Error("cannot tell whether this machine is idle", "error", err)
@@ -165,6 +168,8 @@ func (w *Worker) Run(ctx context.Context) {
 				w.follow(ctx, &work, owner, t)
 			}
 		}
+		w.addTurns(running, time.Since(last))
+		last = time.Now()
 		w.giveBack(ctx, &work, err == nil && len(now.Ends) > 0)
 		w.look(ctx, &work, running, now, err == nil && len(now.Against) == 0)
 		w.describe(now.Machine)
@@ -178,6 +183,15 @@ func (w *Worker) Run(ctx context.Context) {
 		case <-w.Wake:
 		case <-time.After(wait):
 		}
+	}
+}
+
+// addTurns adds how long tasks ran.
+func (w *Worker) addTurns(running map[identity.PeerID]int, span time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for owner, n := range running {
+		w.turns.Add(owner, time.Duration(n)*span)
 	}
 }
 
@@ -210,7 +224,7 @@ func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[ide
 		return
 	}
 	w.mu.Lock()
-	c := Candidate{Self: w.Team.Self(), Serves: now.Serves, Fits: w.Local.Fits, Running: running, Labels: now.Machine.Labels, Not: w.not}
+	c := Candidate{Self: w.Team.Self(), Serves: now.Serves, Fits: w.Local.Fits, Running: running, Labels: now.Machine.Labels, Turns: &w.turns, Not: w.not}
 	offers := readOffers(w.Team)
 	o, ok := Offer{}, false
 	if keeper && w.count(keeps) < maxKept {
@@ -221,7 +235,7 @@ func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[ide
 	}
 	if ok {
 		maps.DeleteFunc(w.not, func(_ offerKey, until time.Time) bool { return time.Now().After(until) })
-		w.not[o.key()] = time.Now().Add(again)
+		w.not.Leave(o, time.Now().Add(again))
 		w.taking++
 	}
 	w.mu.Unlock()
@@ -229,7 +243,7 @@ func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[ide
 		return
 	}
 	work.Go(func() {
-		err := w.take(ctx, o)
+		o, err := w.take(ctx, o)
 		if err != nil && ctx.Err() == nil {
 			w.Log.Warn("cannot take a task", "task", o.Task, "owner", o.Name, "error", err)
 		}
@@ -260,27 +274,44 @@ func readOffers(team Team) (all []Offer) {
 	return all
 }
 
-// take claims an offer, fetches its source and queues it. If that fails, the lease is given back.
-func (w *Worker) take(ctx context.Context, o Offer) error {
-	q := question{Do: askClaim, Task: o.Task, Attempt: o.Attempt}
+// take claims an offer, or another attempt like it, fetches its source and queues it. If that fails, the lease
+// is given back. It returns which one it was.
+func (w *Worker) take(ctx context.Context, o Offer) (Offer, error) {
+	w.mu.Lock()
+	q := question{Do: askClaim, Task: o.Task, Attempt: o.Attempt, Alike: true, Except: w.not.of(o.Owner, time.Now())}
+	w.mu.Unlock()
 	var got answer
-	if err := w.ask(ctx, o.Owner, q, func(s *wire.Stream) error { return wire.ReadMessage(s, &got, maxMessage) }); err != nil {
-		return err
+	err := w.ask(ctx, o.Owner, q, func(s *wire.Stream) error { return wire.ReadMessage(s, &got, maxMessage) })
+	if err != nil {
+		return o, err
 	}
 	if got.Stop != "" || got.Spec == nil || got.Spec.Source == nil {
-		return nil // another machine was faster
+		return o, nil // another machine was faster
 	}
-	q.Fence = got.Fence
+	w.took(o)
+	if got.Task != (agentbox.TaskID{}) {
+		o.Task, o.Attempt = got.Task, got.Attempt
+	}
+	q = question{Task: o.Task, Attempt: o.Attempt, Fence: got.Fence}
 	alive, stop := context.WithCancel(ctx)
 	defer stop()
 	go w.keepAlive(alive, o.Owner, q)
-	err := w.queue(ctx, o, q, *got.Spec, got.Loan)
-	if err != nil {
+	if err = w.queue(ctx, o, q, *got.Spec, got.Loan); err != nil {
 		stop()
 		q.Do = askReturn
 		_ = w.tell(ctx, o.Owner, q) // else the lease runs out
 	}
-	return err
+	return o, err
+}
+
+// took records that this machine has an attempt by an offer, which may be good for more.
+func (w *Worker) took(o Offer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.not.Forget(o)
+	if !o.Keep {
+		w.turns.Begin(o.Owner)
+	}
 }
 
 // keepAlive keeps a lease until ctx ends.
@@ -293,8 +324,8 @@ func (w *Worker) keepAlive(ctx context.Context, owner identity.PeerID, q questio
 
 // tell asks a question whose answer does not matter.
 func (w *Worker) tell(ctx context.Context, owner identity.PeerID, q question) error {
-	var a answer
-	return w.ask(ctx, owner, q, func(s *wire.Stream) error { return wire.ReadMessage(s, &a, maxMessage) })
+	_, err := w.askBriefly(ctx, owner, q)
+	return err
 }
 
 // queue fetches the source of a task and queues it as a guest's.

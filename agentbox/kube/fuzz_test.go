@@ -25,7 +25,7 @@ func FuzzResult(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := readResult(said(text), agentbox.Result{State: agentbox.TaskLost, Reason: "its node is gone"}, "k8s:c")
+		r, err := readResult(said(text), agentbox.Result{State: agentbox.TaskLost, Reason: "its node is gone"}, "k8s:c", agentbox.Consumption{})
 		if err != nil {
 			return
 		}

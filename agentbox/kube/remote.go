@@ -291,7 +291,7 @@ func (a *attempt) receive(ctx context.Context, otherwise agentbox.Result) (agent
 	if err != nil {
 		return agentbox.Result{}, err
 	}
-	said, err := readResult(in, otherwise, a.task.Where)
+	said, err := readResult(in, otherwise, a.task.Where, fleet.Most(a.Attempt, a.need))
 	if err != nil {
 		return said, err
 	}
@@ -308,7 +308,7 @@ func (a *attempt) receive(ctx context.Context, otherwise agentbox.Result) (agent
 }
 
 // readResult is what may be believed of a result that others may have written.
-func readResult(in interface{ Read(v any) error }, otherwise agentbox.Result, where string) (agentbox.Result, error) {
+func readResult(in interface{ Read(v any) error }, otherwise agentbox.Result, where string, most agentbox.Consumption) (agentbox.Result, error) {
 	var said agentbox.Result
 	if err := in.Read(&said); err != nil {
 		return said, err
@@ -319,7 +319,7 @@ func readResult(in interface{ Read(v any) error }, otherwise agentbox.Result, wh
 	if said.State == agentbox.TaskLost { // the worker was interrupted: why is known here
 		said.State, said.Reason = otherwise.State, otherwise.Reason
 	}
-	return fleet.Sanitized(said, where), nil
+	return fleet.Sanitized(said, where, most), nil
 }
 
 // keep replaces what was followed of the transcript by the whole of it.
