@@ -23,8 +23,9 @@ var (
 	PullContext = Endpoint[ContextRef, PulledContext]{"/v1/context/pull"}
 	// PushContext hands back what was done in a box that was entered from another machine: the box of
 	// the directory, or the only one, if none is named. It is Forbidden if its owner does not allow
-	// that, NotFound if nothing was done.
-	PushContext = Endpoint[BoxRef, PushedContext]{"/v1/context/push"}
+	// that, NotFound if nothing was done. With Live, what runs in a box that MoveContext made goes on there:
+	// Conflict if it goes on here as before, Unavailable if the other machine has not said where it goes on.
+	PushContext = Endpoint[PushRequest, PushedContext]{"/v1/context/push"}
 	// ConnectContext says how to log in to a box of another machine, where it is. From then on its ID, and
 	// the name in the answer, stand for it in calls that name a box to enter. The errors are those of
 	// PullContext; it is Forbidden unless work may be handed back to it.
@@ -51,7 +52,7 @@ type ShareRequest struct {
 	BoxRef
 	Project bool     `json:"project,omitempty"`
 	Members []string `json:"members,omitempty"`
-	Push    bool     `json:"push,omitempty"` // they may also hand work back, and pause the box meanwhile
+	Push    bool     `json:"push,omitempty"` // they may also hand work back, and pause or move the box meanwhile
 	Stop    bool     `json:"stop,omitempty"` // nobody may enter it any more
 }
 
@@ -74,6 +75,12 @@ type ContextRef struct {
 	Live bool `json:"live,omitempty"`
 }
 
+// PushRequest names a box that was entered.
+type PushRequest struct {
+	BoxRef
+	Live bool `json:"live,omitempty"` // move what runs in it, too
+}
+
 // PushedContext tells what became of work that was handed back. If there is a Ref, it is kept under it
 // there, also in Box if that is not "", which stays as it is.
 type PushedContext struct {
@@ -87,6 +94,7 @@ type PushedContext struct {
 	Commits  int             `json:"commits"`
 	Files    int             `json:"files"`
 	Took     time.Duration   `json:"took"`
+	Live     bool            `json:"live,omitempty"` // what ran in it goes on there, without a snapshot
 }
 
 // PulledContext is a context that is here now.

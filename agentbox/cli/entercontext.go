@@ -200,7 +200,7 @@ func (a *app) taskShareCommand() *cli.Command {
 			"call for a task, box or project counts.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "project", Usage: "share all tasks and boxes of this directory's project", Destination: &req.Project},
-			&cli.BoolFlag{Name: "push", Usage: "they may also hand work back (agentbox push), pause the box meanwhile (agentbox enter --steal) and enter it where it is (--thin)", Destination: &req.Push},
+			&cli.BoolFlag{Name: "push", Usage: "they may also hand work back (agentbox push), pause the box meanwhile (agentbox enter --steal), move what runs in it and back (--live) and enter it where it is (--thin)", Destination: &req.Push},
 			&cli.BoolFlag{Name: "stop", Usage: "let nobody enter it any more", Destination: &req.Stop},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {

@@ -18,7 +18,7 @@ const (
 	StepSettled Step = "settled" // there is nothing left to say
 )
 
-// Arrival is a box that arrives from another machine.
+// Arrival is a box that arrives from another machine, or comes back from there.
 type Arrival interface {
 	Said() Said // ID and token
 	Step() Step
@@ -30,7 +30,7 @@ type Arrival interface {
 	Run(ctx context.Context) error
 	// Ran tells whether what was saved may have run here, so that it never can again.
 	Ran() bool
-	// Drop removes it.
+	// Drop removes it, or what came of a box that was to come back.
 	Drop() error
 }
 

@@ -27,17 +27,21 @@ import (
 //     records that it has the box again.
 //
 // All words but WordTake may be repeated, by a later process too, until they are answered.
+//
+// A box goes back by another move, in which who took it is the owner. That machine asks for it by
+// WordReturn, with the token of the move in which it took the box.
 const LiveService wire.Service = "contexts-live-1"
 
 // Word is what a taker says.
 type Word string
 
 const (
-	WordShow Word = "show" // what the box is, and whether it can move
-	WordTake Word = "take"
-	WordMine Word = "mine"
-	WordRuns Word = "runs"
-	WordBack Word = "back"
+	WordShow   Word = "show" // what the box is, and whether it can move
+	WordTake   Word = "take"
+	WordMine   Word = "mine"
+	WordRuns   Word = "runs"
+	WordBack   Word = "back"
+	WordReturn Word = "return" // to take a box that was given; it is answered after that
 )
 
 // Said is a word about a box, by its ID, and in all but WordShow about a move.
@@ -45,6 +49,8 @@ type Said struct {
 	Word  Word   `json:"word"`
 	ID    string `json:"id"`
 	Token string `json:"token,omitempty"`
+	// Live is the box that goes back, in WordReturn.
+	Live *api.Live `json:"live,omitempty"`
 }
 
 // LiveAnswer answers a word. What was saved follows that of WordTake.
@@ -90,6 +96,9 @@ type LiveOwner struct {
 	// and what else is wrong for one that it may have.
 	May   func(ctx context.Context, name string, member identity.PeerID) (id string, err error)
 	Boxes LiveBoxes
+	// Return takes what runs in a member's box back into the one here that it was given from (Move):
+	// Forbidden if the member may not hand it back, Conflict if the box here has gone on since.
+	Return func(ctx context.Context, member identity.PeerID, q Said) error
 	// Failed gets the errors of what happened after the member had its answer.
 	Failed func(id string, err error)
 
@@ -143,6 +152,10 @@ func (lo *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said,
 		err = lo.Boxes.Runs(ctx, q.ID, g)
 	case WordBack:
 		err = lo.Boxes.TakeBack(ctx, q.ID, g)
+	case WordReturn:
+		if err = lo.comesBack(ctx, member, q); agentbox.CodeOf(err) == agentbox.Forbidden {
+			a.Refused, err = true, nil
+		}
 	default:
 		a.Refused = true
 	}
@@ -168,6 +181,14 @@ func (lo *LiveOwner) show(ctx context.Context, member identity.PeerID, name stri
 		l.ID, a.Live = id, &l
 	}
 	return a, err
+}
+
+func (lo *LiveOwner) comesBack(ctx context.Context, member identity.PeerID, q Said) error {
+	if q.Live == nil || q.Token == "" {
+		return agentbox.Errorf(agentbox.Forbidden, "it does not say what goes back")
+	}
+	q.Live.Peer = member.String() // whatever it says
+	return lo.Return(ctx, member, q)
 }
 
 func (lo *LiveOwner) hold(ctx context.Context, member identity.PeerID, q Said) (HeldBox, error) {

@@ -208,7 +208,13 @@ func (*buffer) Close() error { return nil }
 // dial connects to a process of the owner, a new one if the last was killed.
 func (p *pair) dial(t *testing.T) dialed {
 	ctx, hang := context.WithCancel(t.Context())
-	o := &LiveOwner{Boxes: p, Failed: func(string, error) {}, May: func(_ context.Context, name string, member identity.PeerID) (string, error) {
+	comesBack := func(_ context.Context, member identity.PeerID, q Said) error {
+		if q.ID != boxID || q.Live.Peer != member.String() {
+			return agentbox.Errorf(agentbox.Forbidden, "no")
+		}
+		return agentbox.Errorf(agentbox.Conflict, "it has gone on")
+	}
+	o := &LiveOwner{Boxes: p, Failed: func(string, error) {}, Return: comesBack, May: func(_ context.Context, name string, member identity.PeerID) (string, error) {
 		if name != boxID || member != taker {
 			return "", agentbox.Errorf(agentbox.Forbidden, "no")
 		}
@@ -280,6 +286,7 @@ func TestLiveMoveIsKilledAtEachStep(t *testing.T) {
 // Whatever a member says, a box that it may not have stays as it is, and what it answers is printable.
 func FuzzLive(f *testing.F) {
 	f.Add([]byte(`{"word":"take","id":"b2","token":"abcdefghijklmnopqrstuvwxyz"}`), []byte(`{"failed":"\u001b[2J"}`))
+	f.Add([]byte(`{"word":"return","id":"b1","token":"t","live":{"peer":"x"}}`), []byte(`{"refused":true}`))
 	f.Add([]byte(`{"word":"mine","id":"b1"}`), []byte(`{"live":{"basis":{}},"no":true}`))
 	f.Fuzz(func(t *testing.T, question, answer []byte) {
 		p := &pair{dead: map[string]bool{}, runs: true}
@@ -307,6 +314,7 @@ func TestLiveNeedsTheRightToTake(t *testing.T) {
 	d := p.dial(t)
 	for _, q := range []Said{
 		{Word: WordShow, ID: "b2"}, {Word: WordTake, ID: "b2", Token: rand.Text()}, {Word: WordTake, ID: boxID, Token: "short"}, {Word: "other", ID: boxID},
+		{Word: WordReturn, ID: boxID, Token: rand.Text()}, {Word: WordReturn, ID: boxID, Live: &api.Live{}}, {Word: WordReturn, ID: "b2", Token: rand.Text(), Live: &api.Live{}},
 	} {
 		if _, err := d.Say(t.Context(), q); agentbox.CodeOf(err) != agentbox.Forbidden {
 			t.Errorf("%v: %v", q, err)
@@ -314,6 +322,9 @@ func TestLiveNeedsTheRightToTake(t *testing.T) {
 	}
 	if a, err := d.Say(t.Context(), Said{Word: WordShow, ID: boxID}); err != nil || a.Live == nil || a.Live.ID != boxID {
 		t.Errorf("%v, %v", a, err)
+	}
+	if _, err := d.Say(t.Context(), Said{Word: WordReturn, ID: boxID, Token: rand.Text(), Live: &api.Live{Peer: "another"}}); agentbox.CodeOf(err) != agentbox.Conflict {
+		t.Errorf("%v", err)
 	}
 	// Of what was given to another move, a member gets and changes nothing.
 	p.given, p.runs, p.saved = &api.Given{Peer: taker.String(), Token: rand.Text()}, false, true

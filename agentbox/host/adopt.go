@@ -84,8 +84,13 @@ func (a adoption) box(id agentbox.BoxID) error {
 	}
 	a.boxes.put(b)
 	// remove ends the machine, so it has to know it. Nothing follows a machine that is removed.
-	if rec.Phase == phaseMoving {
+	if rec.Phase == phaseMoving || rec.comesBack() && rec.Arrived.Step == stepAsked {
 		return nil // Arrivals
+	}
+	if rec.comesBack() { // cut short before it was asked for, or while it was dropped
+		if err := a.giveUp(b); err != nil {
+			return err
+		}
 	}
 	if rec.Phase != phaseReady {
 		b.live = p
@@ -107,6 +112,16 @@ func (a adoption) box(id agentbox.BoxID) error {
 		}
 	}
 	return a.settle(b)
+}
+
+// giveUp drops what came of a box that stays given.
+func (a adoption) giveUp(b *box) error {
+	rec := b.record()
+	if err := a.disk.dropArrival(rec); err != nil || rec.Arrived.Step == stepLeaving {
+		return err
+	}
+	rec.Arrived = nil
+	return b.commit(a.disk.home, rec)
 }
 
 // adoptTimeout is how long a supervisor may take to describe its machine; one that was never told

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -12,11 +14,41 @@ import (
 )
 
 // arrived is the part of a record about the machine that a box comes from with what runs in it. Step
-// is a contexts.Step; with one before its last the box is in phaseMoving.
+// is a contexts.Step; with one before its last a new box is in phaseMoving.
 type arrived struct {
 	api.Given        // the machine that had it, and the token of the move
 	ID        string `json:"id"` // of the box there
 	Step      string `json:"step,omitempty"`
+	// Back is set while what was given away comes back to a box. That stays given until it is its own
+	// again, with the workspace that it had.
+	Back *givenBefore `json:"back,omitempty"`
+}
+
+// Steps that this package looks at (contexts.Step).
+const (
+	stepAsked   = "asked"
+	stepLeaving = "leaving"
+	stepSettled = "settled"
+)
+
+// givenBefore is what a record says of a box that is given away.
+type givenBefore struct {
+	Given     api.Given `json:"given"`
+	Taken     string    `json:"taken"`
+	Workspace int       `json:"workspace"`
+}
+
+// comesBack tells whether what runs elsewhere comes back to the box and is not its own yet.
+func (r record) comesBack() bool { return r.Arrived != nil && r.Arrived.Back != nil && r.Given != nil }
+
+// arriving is the record once what comes is the box's: what comes back has a workspace and a life beside
+// those of before.
+func (r record) arriving() record {
+	if r.comesBack() {
+		r.Given, r.Taken = nil, ""
+		r.Life, r.Workspace = r.Life+1, r.Arrived.Back.Workspace+1
+	}
+	return r
 }
 
 // arriveAs makes the record that of a box in which what runs in another one goes on: it has had its
@@ -63,6 +95,9 @@ func arrive(ctx context.Context, m *Manager, u *creation, progress agentbox.Prog
 	return err
 }
 
+// Box is the box here.
+func (a *Arrival) Box() agentbox.BoxID { return a.b.record().Box.ID }
+
 // From is the machine that has the box, its ID there, and the token of the move.
 func (a *Arrival) From() (peer, id, token string) {
 	r := a.b.record().Arrived
@@ -74,7 +109,7 @@ func (a *Arrival) Step() string {
 	if r := a.b.record().Arrived; r != nil {
 		return r.Step
 	}
-	return "settled"
+	return stepSettled
 }
 
 // Begin gives the move a token.
@@ -89,17 +124,33 @@ func (a *Arrival) Begin(token string) error {
 func (a *Arrival) Record(step string, waits, last bool) error {
 	rec := a.b.record()
 	now := *rec.Arrived
-	now.Step, rec.Arrived, rec.Phase = step, &now, phaseReady
-	if waits {
+	now.Step, rec.Arrived = step, &now
+	switch back := now.Back; {
+	case back == nil && waits:
 		rec.Phase = phaseMoving
+	case back == nil:
+		rec.Phase = phaseReady
+	case step == stepLeaving && rec.Given == nil: // it was its own for a moment
+		rec.Given, rec.Taken, rec.Workspace = &back.Given, back.Taken, back.Workspace
+	case !waits && !last:
+		rec = rec.arriving()
 	}
 	if last {
-		rec.Arrived = nil
+		now.Back = nil
 	}
-	return a.b.commit(a.m.home, rec)
+	if err := a.b.commit(a.m.home, rec); err != nil || now.Back == nil || step != stepLeaving {
+		return err
+	}
+	return a.m.disk.dropArrival(rec)
 }
 
-// Receive writes what was saved of the box, and what programs in it rely on.
+// dropArrival drops what came of a box that was to come back, which stays given.
+func (d disk) dropArrival(rec record) error {
+	return errors.Join(d.dropKept(rec, true), d.sweep(rec, true))
+}
+
+// Receive writes what was saved of the box, and what programs in it rely on: of a box that comes back they
+// rely on what they have had from here.
 func (a *Arrival) Receive(ctx context.Context, seed string, authority []byte, r io.Reader) error {
 	rec := a.b.record()
 	kind, err := a.m.disk.kind(rec)
@@ -110,13 +161,17 @@ func (a *Arrival) Receive(ctx context.Context, seed string, authority []byte, r 
 	if !ok {
 		return agentbox.Errorf(agentbox.Internal, "%s isolation moves no processes", rec.Box.Isolation)
 	}
-	if err := mover.Receive(ctx, rec.spec(), r); err != nil {
+	if err := mover.Receive(ctx, rec.arriving().spec(), r); err != nil {
 		return err
 	}
-	if len(authority) > 0 {
-		if err := durable.WriteFile(rec.names(a.m.home).Authority(), authority, 0o600); err != nil {
+	at := rec.names(a.m.home).Authority()
+	if _, err := os.Stat(at); len(authority) > 0 && errors.Is(err, fs.ErrNotExist) {
+		if err := durable.WriteFile(at, authority, 0o600); err != nil {
 			return err
 		}
+	}
+	if rec.comesBack() {
+		return nil
 	}
 	rec.Seed = seed
 	return a.b.commit(a.m.home, rec)
@@ -127,6 +182,7 @@ func (a *Arrival) Run(ctx context.Context) error {
 	err := a.m.machines.resume(ctx, a.b, a.progress)
 	if err == nil {
 		reportPorts(ctx, a.b, a.progress)
+		_ = a.m.disk.sweep(a.b.record(), false) // the workspace of before; the next daemon repeats it
 	}
 	return err
 }
@@ -137,8 +193,22 @@ func (a *Arrival) Ran() bool {
 	return err == nil && kept != place.Whole
 }
 
-// Drop removes it.
-func (a *Arrival) Drop() error { return a.m.maker.removeLocked(a.b) }
+// Drop removes it, or what came of a box that was to come back. One that leaves was dropped when that was
+// recorded, and may have begun afresh since.
+func (a *Arrival) Drop() error {
+	rec := a.b.record()
+	if rec.Arrived == nil || rec.Arrived.Back == nil {
+		return a.m.maker.removeLocked(a.b)
+	}
+	step := rec.Arrived.Step
+	rec.Arrived = nil
+	if step != stepLeaving {
+		if err := a.m.disk.dropArrival(rec); err != nil {
+			return err
+		}
+	}
+	return a.b.commit(a.m.home, rec)
+}
 
 // Arrivals are the boxes about which there is something left to say to the machine that they come from.
 func (ms Moves) Arrivals() (all []*Arrival) {
@@ -153,7 +223,7 @@ func (ms Moves) Arrivals() (all []*Arrival) {
 
 func (a *Arrival) open() bool {
 	rec := a.b.record()
-	return rec.Arrived != nil && rec.Arrived.Step != "" && (rec.Phase == phaseReady || rec.Phase == phaseMoving)
+	return rec.Arrived != nil && rec.Arrived.Step != "" && rec.Arrived.Step != stepSettled && (rec.Phase == phaseReady || rec.Phase == phaseMoving)
 }
 
 // Alone calls do while no operation is under way on the box, unless one is now.

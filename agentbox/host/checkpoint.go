@@ -61,7 +61,7 @@ func (m *Manager) rollback(ctx context.Context, b *box, c agentbox.Checkpoint, p
 	if err := m.disk.checkRestorable(ctx, rec); err != nil {
 		return err
 	}
-	if err := b.end(); err != nil {
+	if err := errors.Join(b.end(), giveUp(m, b)); err != nil {
 		return err
 	}
 	return m.machines.rollback(ctx, b, c.ID, progress)

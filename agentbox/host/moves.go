@@ -38,6 +38,8 @@ func (d disk) mover(rec record) (place.Mover, error) {
 		return nil, agentbox.Errorf(agentbox.Conflict, "a task's command runs in it, which its machine waits for")
 	case rec.Given != nil:
 		return nil, givenAway(rec)
+	case rec.Arrived != nil && rec.Arrived.Back != nil:
+		return nil, agentbox.Errorf(agentbox.Conflict, "the machine from which it came back has not heard of that yet")
 	}
 	return m, nil
 }
@@ -211,7 +213,7 @@ func (ms Moves) ofMove(ctx context.Context, id string, g api.Given, do func(*box
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if now := b.record().Given; now == nil || *now != g {
+	if rec := b.record(); rec.Given == nil || *rec.Given != g || rec.comesBack() { // from who had it and ran it
 		return nil
 	}
 	return do(b)

@@ -85,7 +85,7 @@ type record struct {
 	Given *api.Given `json:"given,omitempty"`
 	// GivenRunning: it goes on if the box comes back.
 	GivenRunning bool `json:"given_running,omitempty"`
-	// Arrived is where what runs in the box comes from, until there is nothing left to say to it.
+	// Arrived is where what runs in the box comes from, or came from.
 	Arrived *arrived `json:"arrived,omitempty"`
 	// Subdir is where below Box.Directory the configuration was looked for.
 	Subdir string `json:"subdir,omitempty"`
@@ -210,6 +210,7 @@ func placeIn(root, subdir, devcontainer string) config.Place {
 // finds it. Callers set its id.
 func (r record) newLike() record {
 	r.Phase, r.Key, r.Remote, r.Life, r.Workspace = phaseNew, "", "", 1, 1
+	r.Arrived = nil // only one box goes back
 	return r
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -31,10 +32,10 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if err := b.end(); err != nil {
 			return err
 		}
-		if err := m.disk.dropKept(rec, true); err != nil {
+		if err := errors.Join(giveUp(m, b), m.disk.dropKept(rec, true)); err != nil {
 			return err
 		}
-		rec.Given, rec.Taken = nil, ""
+		rec.Given, rec.Taken, rec.Arrived = nil, "", b.record().Arrived
 		return m.newLife(ctx, b, rec, progress)
 	})
 }

@@ -42,6 +42,7 @@ type Handover struct {
 	Copies *copies
 	Ahead  *ahead
 	live   *contexts.LiveOwner
+	going  *going
 
 	pushing *sync.Mutex // held while work is taken
 }
@@ -69,12 +70,12 @@ type Parts struct {
 
 // New serves the team; Copies.Run, Ahead.Run and SettleArrivals have to run beside it.
 func New(p Parts) Handover {
-	h := Handover{Parts: &p, cache: new(sharedCache), seen: &identity.Checks{File: p.Home.CIChecks()}, pushing: new(sync.Mutex), Owner: &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}}
+	h := Handover{Parts: &p, cache: new(sharedCache), seen: &identity.Checks{File: p.Home.CIChecks()}, pushing: new(sync.Mutex), going: new(going), Owner: &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}}
 	h.Owner.Find, h.Owner.Prepare, h.Owner.Accept, h.Owner.Steal = h.find, h.prepare, h.accept, h.steal
 	h.Owner.Subjects, h.Owner.Begun, h.Owner.History = h.subjects, h.begun, h.historyOf
 	h.Copies, h.Ahead = &copies{Handover: h}, &ahead{Handover: h}
 	h.Owner.Copy, h.Owner.Chosen = h.Copies.find, h.Copies.isChosen
-	h.live = &contexts.LiveOwner{May: h.mayTake, Boxes: liveBoxes{host.MovesOf(p.Boxes), p.Peers}, Failed: func(id string, err error) {
+	h.live = &contexts.LiveOwner{May: h.mayTake, Return: h.comeBack, Boxes: liveBoxes{host.MovesOf(p.Boxes), p.Peers}, Failed: func(id string, err error) {
 		p.Log.Error("a box that was not taken does not go on", "box", id, "error", err)
 	}}
 	p.Team.Serve(contexts.LiveService, h.live.Handler())

@@ -42,12 +42,15 @@ func (h heldBox) Give(g api.Given) error {
 	return h.Held.Give(g, h.peers.Name(peer))
 }
 
-// mayTake finds the box that a member may take with what runs in it: one who may hand work back. Of a
-// task, it is the box of its attempt here.
+// mayTake finds the box that a member may take with what runs in it: one who may hand work back, or to
+// whom it goes back. Of a task, it is the box of its attempt here.
 func (h Handover) mayTake(ctx context.Context, name string, member peers.PeerID) (string, error) {
 	of, err := h.find(ctx, name)
 	if err != nil {
 		return "", err
+	}
+	if h.going.to(member, of.ID) {
+		return of.ID, nil
 	}
 	if may, err := h.Owner.Allowed.MayPush(of, member); !may || err != nil {
 		return "", agentbox.Errorf(agentbox.Forbidden, "it is not shared")
@@ -127,8 +130,13 @@ func (p *pulling) canMove(ctx context.Context, theirs team.AnnouncedContext) (l 
 
 // moveHere is api.MoveContext.
 func (h Handover) moveHere(ctx context.Context, req api.MoveRequest, progress agentbox.Progress) (api.UpResponse, error) {
-	return host.MovesOf(h.Boxes).MoveHere(ctx, req, func(ctx context.Context, a *host.Arrival) error {
-		to, end, err := h.dialLive(ctx, req.Live.Peer)
+	return host.MovesOf(h.Boxes).MoveHere(ctx, req, h.moveFrom(req.Live.Peer), progress)
+}
+
+// moveFrom moves a box here from a machine that has it.
+func (h Handover) moveFrom(peer string) func(context.Context, *host.Arrival) error {
+	return func(ctx context.Context, a *host.Arrival) error {
+		to, end, err := h.dialLive(ctx, peer)
 		if err != nil {
 			return agentbox.Classify(agentbox.Conflict, "%w", err)
 		}
@@ -141,7 +149,7 @@ func (h Handover) moveHere(ctx context.Context, req api.MoveRequest, progress ag
 			err = agentbox.AsError(err).WithHint("this machine goes on asking it; agentbox ls shows the box once it is here")
 		}
 		return err
-	}, progress)
+	}
 }
 
 // settleEvery is how often the machines that boxes came from are told what they should know.

@@ -19,13 +19,18 @@ import (
 	peers "agentbox/mesh/identity"
 )
 
-func (h Handover) push(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (out api.PushedContext, err error) {
+func (h Handover) push(ctx context.Context, req api.PushRequest, progress agentbox.Progress) (out api.PushedContext, err error) {
 	begun, origins := time.Now(), host.OriginsOf(h.Boxes)
-	b, of, err := origins.Entered(ctx, ref)
+	b, of, err := origins.Entered(ctx, req.BoxRef)
 	if err != nil {
 		return out, err
 	}
 	out = api.PushedContext{Of: b.Name, Machine: of.Machine, Name: of.Name}
+	if req.Live {
+		out.Live, err = true, h.pushLive(ctx, b.ID, progress)
+		out.Took = time.Since(begun)
+		return out, err
+	}
 	peer, err := peers.ParsePeer(of.Peer)
 	if err != nil {
 		return out, err
