@@ -81,6 +81,7 @@ func Public() []PublicCall {
 		public(CancelTask, ScopeRun, AboutTask, "End a task."),
 		public(RetryTask, ScopeRun, AboutTask, "Repeat a task that has ended, as a new one."),
 		public(RemoveTask, ScopeRun, AboutTask, "Remove a task that has ended, with its evidence."),
+		public(SourceOfTask, ScopeRun, AboutMachine, "Make of what a task left a source, of which up makes a box."),
 		publicBytes(TaskLog, ScopeRead, AboutTask, "What the last attempt of a task wrote, once that has ended."),
 		public(ListArtifacts, ScopeRead, AboutTask, "What a task left."),
 		publicBytes(ReadArtifact, ScopeRead, AboutTask, "The bytes of one artifact."),
