@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -18,7 +19,6 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
-	"agentbox/agentbox/environment"
 )
 
 func TestTemplates(t *testing.T) {
@@ -407,41 +407,32 @@ func TestSandboxIsMadeWithItsEnd(t *testing.T) {
 	}
 }
 
-func TestChanges(t *testing.T) {
-	at := time.Unix(1000, 0)
-	e := func(name string, size int64, mode os.FileMode, at time.Time) environment.Entry {
-		return environment.Entry{FileInfo: info{name, size, mode, at}, Path: "/d/" + name}
+// changes are what the fake box tells of a directory. It is not to be trusted.
+const changes = "{}\n" + `{"name":"new","kind":"create"}` + "\n" + `{"name":"old","kind":"rename"}` + "\n" + `{"name":"x","kind":"of a later build"}` + "\n" + `{"name":"../x","kind":"write"}` + "\n"
+
+func TestWatch(t *testing.T) {
+	f, _, s := open(t)
+	if err := os.WriteFile(filepath.Join(f.dir, "new"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	before := []environment.Entry{e("gone", 1, 0o600, at), e("same", 1, 0o600, at), e("written", 1, 0o600, at), e("mode", 1, 0o600, at), e("dir", 1, os.ModeDir|0o700, at)}
-	now := []environment.Entry{e("same", 1, 0o600, at), e("written", 1, 0o600, at.Add(time.Second)), e("mode", 1, 0o755, at), e("dir", 2, os.ModeDir|0o700, at.Add(1)), e("dir/new", 1, 0o600, at), e("empty", 0, 0o600, at), e(".tmp-1", 1, 0o600, at)}
+	sb := create(t, s, "mine", `{}`)
+	stream, err := sb.client(s, "/filesystem.Filesystem/WatchDir").CallServerStream(t.Context(), sb.request(map[string]any{"path": f.dir, "includeEntry": true}))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var got []string
-	about := func(e environment.Entry) *entryInfo { return &entryInfo{Path: e.Path} }
-	for _, c := range changes("/d", before, now, about) {
-		got = append(got, strings.TrimPrefix(string(c.Type), "EVENT_TYPE_")+" "+c.Name)
-		if there := c.Type != "EVENT_TYPE_REMOVE"; there != (c.Entry != nil) || there && c.Entry.Path != "/d/"+c.Name {
-			t.Errorf("%s with %+v", got, c.Entry)
+	for stream.Receive() {
+		got = append(got, "start")
+		if e, ok := (*stream.Msg())["filesystem"].(map[string]any); ok {
+			about, _ := e["entry"].(map[string]any)
+			got[len(got)-1] = fmt.Sprint(e["type"], e["name"], about["path"])
 		}
 	}
-	want := []string{"CREATE dir/new", "WRITE dir/new", "CREATE empty", "REMOVE gone", "CHMOD mode", "WRITE written"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+	want := []string{"start", "EVENT_TYPE_CREATEnew" + filepath.Join(f.dir, "new"), "EVENT_TYPE_RENAMEold<nil>"}
+	if !slices.Equal(got, want) || stream.Err() == nil || !strings.Contains(stream.Err().Error(), "another way than agreed") {
+		t.Errorf("%q, %v", got, stream.Err())
 	}
 }
-
-// info is what SFTP says of a file.
-type info struct {
-	name string
-	size int64
-	mode os.FileMode
-	at   time.Time
-}
-
-func (i info) Name() string       { return i.name }
-func (i info) Size() int64        { return i.size }
-func (i info) Mode() os.FileMode  { return i.mode }
-func (i info) ModTime() time.Time { return i.at }
-func (i info) IsDir() bool        { return i.mode.IsDir() }
-func (i info) Sys() any           { return nil }
 
 func TestReadMetadata(t *testing.T) {
 	got, err := readMetadata("a%2520b=c%2526d%253D%25C3%25A9&e=")

@@ -103,19 +103,29 @@ func (f *fake) serveSSH(conn net.Conn) {
 		ch, reqs, _ := one.Accept()
 		switch one.ChannelType() {
 		case "session":
-			go func() {
-				for r := range reqs {
-					r.Reply(r.Type == "subsystem", nil)
-				}
-			}()
-			server, _ := sftp.NewServer(ch)
-			go server.Serve()
+			go serveSession(ch, reqs)
 		case "direct-tcpip":
 			go ssh.DiscardRequests(reqs)
 			go servePort(ch)
 		case environment.AttachChannel:
 			go ssh.DiscardRequests(reqs)
 			go f.attach(ch, one.ExtraData())
+		}
+	}
+}
+
+// serveSession has the files of this machine, and some changes of a directory.
+func serveSession(ch ssh.Channel, reqs <-chan *ssh.Request) {
+	for r := range reqs {
+		r.Reply(r.Type == "subsystem", nil)
+		switch {
+		case strings.Contains(string(r.Payload), "watch@agentbox"):
+			io.WriteString(ch, changes)
+			ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{0}))
+			ch.Close()
+		case r.Type == "subsystem":
+			server, _ := sftp.NewServer(ch)
+			go server.Serve()
 		}
 	}
 }

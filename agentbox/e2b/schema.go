@@ -177,5 +177,5 @@ var scalars = map[reflect.Kind]descriptorpb.FieldDescriptorProto_Type{
 var enums = map[reflect.Type]map[string]int32{
 	reflect.TypeFor[signal]():    {"SIGNAL_SIGTERM": 15, "SIGNAL_SIGKILL": 9},
 	reflect.TypeFor[fileType]():  {"FILE_TYPE_FILE": 1, "FILE_TYPE_DIRECTORY": 2, "FILE_TYPE_SYMLINK": 3},
-	reflect.TypeFor[eventType](): {"EVENT_TYPE_CREATE": 1, "EVENT_TYPE_WRITE": 2, "EVENT_TYPE_REMOVE": 3, "EVENT_TYPE_CHMOD": 5},
+	reflect.TypeFor[eventType](): {"EVENT_TYPE_CREATE": 1, "EVENT_TYPE_WRITE": 2, "EVENT_TYPE_REMOVE": 3, "EVENT_TYPE_RENAME": 4, "EVENT_TYPE_CHMOD": 5},
 }

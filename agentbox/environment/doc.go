@@ -28,6 +28,7 @@
 //	               the session and names the user that the session runs as; the relay sends the name
 //	               that its client logged in with.
 //
-// The guest agent also has the subsystem export@agentbox beside sftp: see Export. Relays know one
+// The guest agent also has the subsystems export@agentbox and watch@agentbox beside sftp: see Export and
+// Watch. Relays know one
 // more type of channel, AttachChannel.
 package environment

@@ -61,7 +61,7 @@ func NewFiles(ctx context.Context, stream io.ReadWriteCloser) (*Files, error) {
 func startSubsystem(ctx context.Context, ch ssh.Channel, name string) error {
 	ok, err := Request(ctx, ch, "subsystem", ssh.Marshal(struct{ Name string }{name}))
 	if err == nil && !ok {
-		err = agentbox.Errorf(agentbox.Unavailable, "the box does not offer the subsystem %s", name)
+		err = agentbox.Errorf(agentbox.Unavailable, "the box does not offer the subsystem %s", name).WithHint("a box that an earlier build started has it after agentbox reset")
 	}
 	return err
 }

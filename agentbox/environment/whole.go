@@ -9,6 +9,9 @@ import (
 	"agentbox/agentbox"
 )
 
+// partPrefix begins the names of files that WriteWhole has not completed.
+const partPrefix = ".tmp-"
+
 // WriteWhole replaces a file, or makes it with the directories above it. It appears complete or not
 // at all, except on a server that cannot rename over a file. A mode of 0 is that of the file that
 // was there, or 0644. A link is followed.
@@ -32,7 +35,7 @@ func (f *Files) WriteWhole(name string, content io.Reader, mode fs.FileMode) err
 	if mode == 0 {
 		mode = 0o644
 	}
-	part := path.Join(path.Dir(name), ".tmp-"+agentbox.NewBoxID().String())
+	part := path.Join(path.Dir(name), partPrefix+agentbox.NewBoxID().String())
 	err = f.writeNew(part, content, mode)
 	if err == nil {
 		err = f.sftp.PosixRename(part, name)

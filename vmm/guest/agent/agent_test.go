@@ -27,7 +27,7 @@ import (
 
 // File server and containers are the test's own program under another name, as they are the agent's.
 func TestMain(m *testing.M) {
-	if serve := map[string]func() error{SFTPName: ServeSFTP, ContainerName: EnterContainer}[os.Args[0]]; serve != nil {
+	if serve := map[string]func() error{SFTPName: ServeSFTP, WatchName: ServeWatch, ContainerName: EnterContainer}[os.Args[0]]; serve != nil {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

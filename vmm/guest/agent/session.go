@@ -151,6 +151,8 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 		switch v.Name {
 		case "sftp":
 			c.path, c.argv, c.dir = selfExe, []string{SFTPName}, c.user.Home
+		case protocol.WatchSubsystem:
+			c.path, c.argv, c.dir = selfExe, []string{WatchName}, "/"
 		case protocol.ExportSubsystem:
 			c.user, c.refused = s.conn.agent.userNamed("root")
 			c.path, c.argv, c.dir = selfExe, []string{ExportName}, "/"
