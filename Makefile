@@ -30,7 +30,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 # The tests of which -short leaves something out: what make slow runs, and what make nightly does.
 # agentbox/e2e compares them with those that there are (TestEachTestBelongsToOnePart).
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
-SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory|TestSnapshotRestoresAnything|TestNativeCaptureIsTheScripts
+SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory|TestSnapshotRestoresAnything|TestSnapshotRestoresRealRepositories|TestNativeCaptureIsTheScripts
 
 .PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all arm64 e2e e2e-quick e2e-slow e2e-nightly machines sweeps k8s-objects release-key e2e-qemu e2e-git e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
 
@@ -218,7 +218,7 @@ bench-peers: ## what lab mesh --peers build/peers measures beside us: a registry
 	$(GO) build -C tools/ipfs -o $(CURDIR)/build/peers/ipfs github.com/ipfs/kubo/cmd/ipfs
 
 chaos: build build/longest ## a hundred random kills of boxes of each kind and of a store's processes, and nothing lost or orphaned
-	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos|TestFleetChaos|TestEnterChaos' ./agentbox/e2e
+	export AGENTBOX_CHAOS=100 && $(TEST) -count=1 -timeout 240m -run 'TestChaos|TestTaskChaos|TestFleetChaos|TestEnterChaos|TestLiveChaos' ./agentbox/e2e
 	export AGENTBOX_CHAOS=200 && $(TEST) -short -count=1 -timeout 60m -run 'TestKilledAtAnyStep' ./cachestore
 
 devcontainer-cli: build/longest ## compare our reader of devcontainer.json with the format's own tool, from npm
