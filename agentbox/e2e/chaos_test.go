@@ -96,6 +96,10 @@ func newChaos(t *testing.T, kind string, seed uint64) *chaos {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return chaosIn(t, home, kind, seed)
+}
+
+func chaosIn(t *testing.T, home, kind string, seed uint64) *chaos {
 	t.Cleanup(func() { shared.retire(t, home) })
 	c := &chaos{t: t, kind: kind, home: home, rand: rand.New(rand.NewPCG(seed, 0)), acked: map[string]map[string]bool{}, kills: map[string]int{}}
 	for _, name := range []string{"one", "two"} {

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -10,14 +12,15 @@ import (
 )
 
 // TestEnterChaos has one machine enter a box of another, both homes on loopback, and kills the command,
-// daemons, supervisors and machines of both at random moments. Entering gives all of the work, or says
+// daemons, supervisors and machines of both at random moments, restarts daemons, has the other machine
+// fall silent, and fills the disk. Entering gives all of the work, or says
 // what failed and leaves nothing; the next time it works, and the box that is entered stays as it was.
 func TestEnterChaos(t *testing.T) {
 	needPart(t, nightly)
 	t.Parallel()
 	kills, seed := numberFrom(t, killsEnv, fleetKills), numberFrom(t, seedOfChaos, uint64(time.Now().UnixNano()))
 	t.Logf("%s=%d %s=%d", killsEnv, kills, seedOfChaos, seed)
-	c := &enterChaos{fleetChaos: fleetChaos{taskChaos: taskChaos{chaos: newChaos(t, "gvisor", seed)}, worker: taskChaos{chaos: newChaos(t, "gvisor", seed+1)}}}
+	c := &enterChaos{fleetChaos: fleetChaos{taskChaos: taskChaos{chaos: newChaos(t, "gvisor", seed)}, worker: taskChaos{chaos: chaosIn(t, smallHome(t), "gvisor", seed+1)}}}
 	c.dir, c.worker.dir = c.repos[0], c.worker.repos[0]
 	c.join()
 	c.box = c.must("up", "-q", "--detach")
@@ -65,13 +68,24 @@ func (c *enterChaos) round() {
 	op := c.entering()
 	op.start(c.worker.chaos)
 	time.Sleep(time.Duration(c.rand.Int64N(int64(4 * maxDelay))))
-	if c.rand.IntN(4) > 0 {
+	undo, fault := func() {}, []string{"kill", "kill", "client", "restart", "silence", "full"}[c.rand.IntN(6)]
+	switch fault {
+	case "kill":
 		c.strike()
-	} else if syscall.Kill(op.cmd.Process.Pid, syscall.SIGKILL) == nil {
-		c.worker.kills["client"]++
+	case "client":
+		_ = syscall.Kill(op.cmd.Process.Pid, syscall.SIGKILL)
+	case "restart":
+		on := []*taskChaos{&c.taskChaos, &c.worker}[c.rand.IntN(2)]
+		_, _ = on.run(on.dir, "daemon", "stop")
+	case "silence":
+		undo = c.silence()
+	case "full":
+		undo = c.fill()
 	}
+	c.worker.kills[fault]++
 	err := op.wait()
-	c.t.Logf("enter: %s", op.told(err))
+	undo()
+	c.t.Logf("%s, enter: %s", fault, op.told(err))
 	op.after(c.worker.chaos, err)
 	if got := c.state(); got != c.before {
 		c.t.Errorf("the box that was entered is\n%s\nand was\n%s", got, c.before)
@@ -91,6 +105,73 @@ func (c *enterChaos) round() {
 		time.Sleep(time.Second) // until the machines have found each other again
 	}
 	c.checkNothingLeft()
+}
+
+// silence stops the daemon of the owner, as a network does that was cut, until undo is called.
+func (c *enterChaos) silence() (undo func()) {
+	pids := c.daemons()
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	return func() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+}
+
+// smallDisk is how many bytes the home has for which fill works.
+const smallDisk = 1 << 30
+
+// smallHome is a home on a disk of its own, if that can be had.
+func smallHome(t *testing.T) string {
+	home, err := shared.newHome()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() != 0 {
+		return home
+	}
+	disk := home + "-disk"
+	if err := errors.Join(os.Mkdir(disk, 0o711), syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("mode=711,size=%d", smallDisk))); err != nil {
+		t.Log("no disk is filled: ", err)
+		return home
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(syscall.Unmount(disk, 0), os.Remove(disk)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(copyTree(filepath.Join(disk, "h"), home), os.RemoveAll(home)); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(disk, "h")
+}
+
+// fill leaves almost nothing of the disk where the box is entered, until undo is called.
+func (c *enterChaos) fill() (undo func()) {
+	var fs syscall.Statfs_t
+	at := filepath.Join(filepath.Dir(c.worker.home), "full")
+	if err := syscall.Statfs(c.worker.home, &fs); err != nil {
+		c.t.Fatal(err)
+	}
+	if int64(fs.Blocks)*int64(fs.Bsize) > smallDisk {
+		return func() {}
+	}
+	f, err := os.Create(at)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer f.Close()
+	left := c.rand.Int64N(1 << 20)
+	for size := int64(fs.Bavail)*int64(fs.Bsize) - left; size > 0; size -= 1 << 20 { // what runs meanwhile writes, too
+		if err := syscall.Fallocate(int(f.Fd()), 0, 0, size); err == nil {
+			break
+		} else if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EINTR) {
+			c.t.Fatal(err)
+		}
+	}
+	return func() { _ = os.Remove(at) }
 }
 
 // checkNothingLeft removes the box of a command that was killed before it could, and looks for what nobody
