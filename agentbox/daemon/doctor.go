@@ -11,7 +11,6 @@ import (
 	"agentbox/agentbox/home"
 	"agentbox/agentbox/host/doctor"
 	"agentbox/agentbox/service"
-	"agentbox/agentbox/task/tasks"
 )
 
 // doctor adds the store, the team and the service to host/doctor's report.
@@ -30,7 +29,7 @@ func (d *daemon) doctor(ctx context.Context, req api.DoctorRequest, progress age
 	if d.membership().InTeam() {
 		detail, err = d.checkService(ctx)
 		add("service", detail, err)
-		add("others' tasks", leftOfOthers(tasks.OfOthers(d.store)), nil)
+		add("others' tasks", leftOfOthers(d.store.OfOthers()), nil)
 	}
 	return report, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -20,6 +21,14 @@ import (
 type remotes struct {
 	team task.Remote
 	kube *kube.Remote
+}
+
+// Room is without a bound for a cluster, which has a queue of its own.
+func (r remotes) Room(t agentbox.Task, need task.Need, begun int) int {
+	if kube.Is(t.Where) {
+		return math.MaxInt
+	}
+	return r.team.Room(t, need, begun)
 }
 
 func (r remotes) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need task.Need, dir string, cancelled <-chan struct{}) (agentbox.Result, error) {

@@ -10,7 +10,6 @@ import (
 	"agentbox/agentbox/host/egress"
 	"agentbox/agentbox/job/jobs"
 	"agentbox/agentbox/task"
-	"agentbox/agentbox/task/tasks"
 	"agentbox/policy"
 )
 
@@ -73,7 +72,7 @@ func (l Lending) Borrow(ctx context.Context, req api.LentSecret, _ agentbox.Prog
 	if err != nil {
 		return "", err
 	}
-	for _, t := range tasks.OfOthers(l.Store) {
+	for _, t := range l.Store.OfOthers() {
 		if last := t.Last(); last != nil && last.BoxName == box.Name {
 			return l.Worker.Borrow(ctx, t, req.Name)
 		}

@@ -151,7 +151,9 @@ func (q *Queue) open(ctx context.Context, rec record) (*run, error) {
 			Number: n, BoxName: fmt.Sprintf("%s-%d", rec.ID, n), Job: agentbox.NewJobID(), Started: time.Now().UTC(),
 		})
 		attempts[n-1].Continue = rec.Continue
-		if err := write(filepath.Join(q.Store.Attempt(rec.ID, n), attemptFile), attempts[n-1]); err != nil {
+		err := write(filepath.Join(q.Store.Attempt(rec.ID, n), attemptFile), attempts[n-1])
+		q.Store.Memory.forget(rec.ID)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -158,7 +158,7 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 		q.dropWatch(id)
 		return agentbox.Task{}, err
 	}
-	q.begin(all[0])
+	q.begin(all[0], map[place]int{})
 	select {
 	case <-w.begun:
 	case <-ctx.Done():

@@ -109,6 +109,8 @@ type Saver interface {
 // Remote has an attempt carried out by another machine. Run returns its result, or ctx's error; after
 // a restart it is called again for the same attempt. dir is the attempt's directory.
 type Remote interface {
+	// Room is how many more attempts like that of a task may wait there, when so many are to be run there already.
+	Room(t agentbox.Task, need Need, begun int) int
 	Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need Need, dir string, cancelled <-chan struct{}) (agentbox.Result, error)
 }
 
@@ -148,14 +150,15 @@ type Queue struct {
 	wake background.Signal
 	work background.Group // the tasks that are followed; closed by Run
 
-	// mu guards running, listed, watches and changed. done and spent belong to the goroutine of Run.
-	mu      sync.Mutex
-	running map[agentbox.TaskID]record
-	done    map[agentbox.TaskID]bool // tasks that look need not read again
-	spent   batchCosts
-	listed  []agentbox.Task // tasks that were not done at the last look
-	watches map[agentbox.TaskID]*watch
-	changed chan struct{} // closed and replaced when readOver may answer otherwise
+	// mu guards running, elsewhere, listed, watches and changed. done and spent belong to the goroutine of Run.
+	mu        sync.Mutex
+	running   map[agentbox.TaskID]record
+	elsewhere int                      // of them: those that other machines run
+	done      map[agentbox.TaskID]bool // tasks that look need not read again
+	spent     batchCosts
+	listed    []agentbox.Task // tasks that were not done at the last look
+	watches   map[agentbox.TaskID]*watch
+	changed   chan struct{} // closed and replaced when readOver may answer otherwise
 }
 
 // NewQueue makes a queue, which runs until ctx ends.
@@ -204,14 +207,21 @@ func (q *Queue) scan() (again bool) {
 		again = again || t.State == agentbox.TaskQueued || t.Limits.BatchCost > 0
 	}
 	q.limitBatches(q.ctx, open)
+	free := map[place]int{}
 	for _, running := range []bool{true, false} {
 		for _, t := range open {
 			if (t.State == agentbox.TaskRunning) == running && (running || !q.waits(t)) {
-				q.begin(t)
+				q.begin(t, free)
 			}
 		}
 	}
 	return again
+}
+
+// place is what tasks alike wait for.
+type place struct {
+	where, project string
+	need           Need
 }
 
 // announce tells those who wait for tasks to look again.
@@ -251,11 +261,16 @@ func (q *Queue) Open() []agentbox.Task {
 	return q.listed
 }
 
-// begin follows a task in the background, if nobody does already and there is room for it.
-func (q *Queue) begin(t agentbox.Task) {
-	rec, err := q.Store.record(t.ID)
-	if err != nil {
-		return // it was removed meanwhile
+// begin follows a task in the background, if nobody does already and there is room for it. What is found of that
+// is in free, so that it is not looked for again for each of thousands.
+func (q *Queue) begin(t agentbox.Task, free map[place]int) {
+	rec := q.Store.Memory.waiting(t.ID)
+	if rec == nil {
+		read, err := q.Store.record(t.ID)
+		if err != nil {
+			return // it was removed meanwhile
+		}
+		rec = &read
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -263,15 +278,21 @@ func (q *Queue) begin(t agentbox.Task) {
 	if _, followed := q.running[t.ID]; followed || q.ctx.Err() != nil {
 		return
 	}
-	// It may have ended since it was listed: its follower recorded that before it stopped.
-	if t, err = q.Store.Read(t.ID); err != nil || t.State.Done() || t.State == agentbox.TaskQueued && !q.hasRoom(rec) {
+	if t.State == agentbox.TaskQueued && !q.hasRoom(t, rec, free) {
 		return
 	}
-	q.running[t.ID] = rec
+	// It may have ended since it was listed: its follower recorded that before it stopped.
+	t, err := q.Store.Read(t.ID)
+	if err != nil || t.State.Done() {
+		return
+	}
+	q.running[t.ID] = *rec
+	q.count(rec, 1)
 	begun := q.work.Go(func() {
 		defer func() {
 			q.mu.Lock()
 			delete(q.running, t.ID)
+			q.count(rec, -1)
 			if w := q.watches[t.ID]; w != nil && q.ctx.Err() == nil {
 				delete(q.watches, t.ID) // waiters have it already
 				defer w.begin(nil)
@@ -281,33 +302,70 @@ func (q *Queue) begin(t agentbox.Task) {
 			q.wake.Notify()
 		}()
 		q.look()
-		q.runAttempt(q.ctx, rec)
+		q.runAttempt(q.ctx, *rec)
 	})
 	if !begun {
 		delete(q.running, t.ID)
+		q.count(rec, -1)
 	}
 }
 
-// hasRoom tells whether a task may begin. A held task always may, and so may a first one: the host
-// refuses a box that is too large, with a reason. The caller holds mu.
-func (q *Queue) hasRoom(rec record) bool {
+// count counts a task that other machines run. The caller holds mu.
+func (q *Queue) count(rec *record, by int) {
+	if rec.Where != "" {
+		q.elsewhere += by
+	}
+}
+
+// hasRoom tells whether a task may begin. A held task always may, as a person waits as for a box; and so may a
+// first one: the host refuses a box that is too large, with a reason. The caller holds mu.
+func (q *Queue) hasRoom(t agentbox.Task, rec *record, free map[place]int) bool {
+	if rec.Held {
+		return true
+	}
+	if rec.Parallel > 0 && q.ofBatch(rec.Batch) >= rec.Parallel {
+		return false
+	}
+	if rec.Where == "" {
+		return q.hasPlace(rec.Need, free)
+	}
+	if len(t.Attempts) > 0 || q.Remote == nil { // it waits there already, or did
+		return true
+	}
+	of := place{rec.Where, rec.Project, rec.Need}
+	if _, known := free[of]; !known {
+		free[of] = q.Remote.Room(t, rec.Need, q.elsewhere)
+	}
+	free[of]--
+	return free[of] >= 0
+}
+
+// hasPlace tells whether this machine has room for one more box. One that it has is taken.
+func (q *Queue) hasPlace(need Need, free map[place]int) bool {
+	if _, full := free[place{need: need}]; full {
+		return false
+	}
 	var taken []Need
-	batch := 0
 	for _, r := range q.running {
 		if r.Where == "" {
 			taken = append(taken, r.Need)
 		}
-		if r.Batch == rec.Batch {
-			batch++
+	}
+	has := len(taken) == 0 || q.HasRoom(taken, need)
+	if !has {
+		free[place{need: need}] = 0
+	}
+	return has
+}
+
+// ofBatch counts the tasks of a batch that have begun.
+func (q *Queue) ofBatch(batch agentbox.TaskID) (n int) {
+	for _, r := range q.running {
+		if r.Batch == batch {
+			n++
 		}
 	}
-	if rec.Held { // a person waits, as for a box
-		return true
-	}
-	if rec.Parallel > 0 && batch >= rec.Parallel {
-		return false
-	}
-	return rec.Where != "" || len(taken) == 0 || q.HasRoom(taken, rec.Need)
+	return n
 }
 
 // Submission is tasks that are submitted together. Specs is not empty. Need applies to each.
@@ -362,7 +420,9 @@ func (q *Queue) cancel(id agentbox.TaskID, why cancellation) error {
 	if t.State.Done() {
 		return agentbox.Errorf(agentbox.Conflict, "task %s has ended: it is %s", id, t.State)
 	}
-	if err := write(q.Store.cancelFile(id), why); err != nil {
+	err = write(q.Store.cancelFile(id), why)
+	q.Store.Memory.forget(id)
+	if err != nil {
 		return err
 	}
 	q.watch(id).cancel()

@@ -125,13 +125,19 @@ func errNoTask(id agentbox.TaskID) error {
 
 // Read reads a task from its files. The error is NotFound if there is none.
 func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
+	t, _, err := s.readWhole(id)
+	return t, err
+}
+
+// readWhole is Read that returns the record, too.
+func (s Store) readWhole(id agentbox.TaskID) (agentbox.Task, record, error) {
 	r, err := s.record(id)
 	if err != nil {
-		return agentbox.Task{}, err
+		return agentbox.Task{}, r, err
 	}
 	t := agentbox.Task{ID: id, TaskSpec: r.TaskSpec, Batch: r.Batch, Created: r.Created, Delivered: s.has(id, deliveredFile)}
 	if t.Attempts, err = s.attempts(id); err != nil {
-		return t, err
+		return t, r, err
 	}
 	for _, a := range t.Attempts {
 		if a.Result != nil {
@@ -140,9 +146,9 @@ func (s Store) Read(id agentbox.TaskID) (agentbox.Task, error) {
 	}
 	t.State = s.state(t)
 	if !s.has(id, recordFile) { // it was removed meanwhile, and what was found missing was not
-		return agentbox.Task{}, errNoTask(id)
+		return agentbox.Task{}, r, errNoTask(id)
 	}
-	return t, nil
+	return t, r, nil
 }
 
 // state derives a task's state from its attempts, and from whether it was cancelled.
@@ -269,45 +275,61 @@ func (s Store) cancellation(id agentbox.TaskID) (c cancellation) {
 
 // List returns every task, the oldest first; bad has an error for each that cannot be read.
 func (s Store) List() (all []agentbox.Task, bad []error) {
-	return s.list(func(agentbox.TaskID) bool { return true })
+	return s.list(nil, nil)
+}
+
+// OfOthers are the tasks that are here for other machines. One that cannot be read is reported elsewhere.
+func (s Store) OfOthers() []agentbox.Task {
+	all, _ := s.list(nil, func(t *agentbox.Task) bool { return t.For != nil })
+	return all
 }
 
 // unfinished is List without the tasks in done. It adds to done those that have ended, as they
 // never change again, and calls ended for each.
 func (s Store) unfinished(done map[agentbox.TaskID]bool, ended func(agentbox.Task)) (open []agentbox.Task, bad []error) {
-	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] })
-	for _, t := range all {
-		if t.State.Done() {
-			done[t.ID] = true
-			ended(t)
+	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] }, nil)
+	open = all[:0]
+	for i := range all {
+		if all[i].State.Done() {
+			done[all[i].ID] = true
+			ended(all[i])
 		} else {
-			open = append(open, t)
+			open = append(open, all[i])
 		}
 	}
 	return open, bad
 }
 
-// list reads the tasks that want accepts.
-func (s Store) list(want func(agentbox.TaskID) bool) (all []agentbox.Task, bad []error) {
-	entries, err := os.ReadDir(s.Dir)
+// list reads the tasks whose ID want accepts, of which keep accepts; nil accepts all.
+func (s Store) list(want func(agentbox.TaskID) bool, keep func(*agentbox.Task) bool) (all []agentbox.Task, bad []error) {
+	ids, as, err := s.Memory.entries(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, []error{err}
 	}
-	for _, e := range entries {
-		id, err := agentbox.ParseTaskID(e.Name())
-		if err != nil || !want(id) {
+	if keep == nil {
+		all = make([]agentbox.Task, 0, len(ids))
+	}
+	for _, id := range ids {
+		if want != nil && !want(id) {
 			continue
 		}
 		t, known := s.Memory.recall(id)
 		if !known {
-			if t, err = s.Read(id); err != nil {
+			var rec record
+			begun := s.Memory.begin()
+			if t, rec, err = s.readWhole(id); err != nil {
 				bad = append(bad, err)
 				continue
 			}
-			s.Memory.remember(t)
+			s.Memory.remember(t, rec, begun)
 		}
-		all = append(all, t)
+		if keep == nil || keep(&t) {
+			all = append(all, t)
+		}
 	}
-	slices.SortStableFunc(all, func(x, y agentbox.Task) int { return x.Created.Compare(y.Created) })
+	if older := func(x, y agentbox.Task) int { return x.Created.Compare(y.Created) }; !slices.IsSortedFunc(all, older) {
+		slices.SortStableFunc(all, older)
+		s.Memory.sorted(all, as)
+	}
 	return all, bad
 }

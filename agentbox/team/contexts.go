@@ -27,9 +27,9 @@ type Context struct {
 	Of      string   `json:"of,omitempty"`
 }
 
-// maxContexts is how many contexts a machine announces. The rest is left out, because the size of
+// MaxContexts is how many contexts a machine announces. The rest is left out, because the size of
 // a catalogue is bounded (catalogue.MaxBytes).
-const maxContexts = 500
+const MaxContexts = 500
 
 // maxTaskOffers is how many tasks are offered at once. The rest is offered when some of these are taken.
 const maxTaskOffers = 200
@@ -67,7 +67,7 @@ func (t *Team) announceContexts(ctx context.Context) error {
 		return err
 	}
 	records := map[catalogue.Kind][]catalogue.Record{}
-	for _, one := range list[:min(len(list), maxContexts)] {
+	for _, one := range list[:min(len(list), MaxContexts)] {
 		one.sanitized()
 		text, err := json.Marshal(one)
 		if len(text) > catalogue.MaxText { // of long names

@@ -26,7 +26,7 @@ func verbs(out io.Writer) []*cli.Command {
 		verb("network", "measure the network of boxes, compared with that of plain QEMU and runsc",
 			"A program in the box moves 64 MiB each way and opens connections, to a server on this machine. Needs root to measure plain runsc.\n"+
 				"Let nothing else run meanwhile.", 10, out, measureNetwork),
-		storeVerb(out), meshVerb(out), contextVerb(out), meshNodeVerb(out), sourceVerb(out), pageVerb(out),
+		storeVerb(out), meshVerb(out), nightVerb(out), contextVerb(out), meshNodeVerb(out), sourceVerb(out), pageVerb(out),
 	}
 }
 

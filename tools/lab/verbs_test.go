@@ -64,7 +64,7 @@ func TestVerbs(t *testing.T) {
 			names = append(names, v.Name)
 		}
 	}
-	if want := []string{"tasks", "agent", "work", "network", "store", "mesh", "context", "source", "page"}; !slices.Equal(names, want) {
+	if want := []string{"tasks", "agent", "work", "network", "store", "mesh", "night", "context", "source", "page"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }

@@ -3,8 +3,8 @@ package handover
 import (
 	"context"
 	"path/filepath"
-	"slices"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/team"
 	"agentbox/mesh/catalogue"
@@ -24,17 +24,24 @@ func (h Handover) Contexts(ctx context.Context) ([]team.Context, error) {
 			Kind: catalogue.Box, ID: b.ID.String(), Name: b.Name, State: string(b.State), Project: b.Project, Branch: b.Branch, Isolation: string(b.Isolation),
 		})
 	}
-	// Only open tasks, since one that has ended is no current work, and those that others may enter.
-	for _, t := range slices.Concat(h.Queue.Open(), h.shared()) {
-		// The prompt or command of a task is private to its owner.
-		name := t.Agent
-		if name == "" && len(t.Command) > 0 {
-			name = filepath.Base(t.Command[0])
+	// Only open tasks, since one that has ended is no current work, and those that others may enter; of thousands,
+	// as many as are announced.
+	for _, all := range [][]agentbox.Task{h.Queue.Open(), h.shared()} {
+		for i := range all[:min(len(all), team.MaxContexts)] {
+			out = append(out, h.taskContext(all[i]))
 		}
-		out = append(out, team.Context{
-			Kind: catalogue.Task, ID: t.ID.String(), Name: name, State: string(t.State), Project: t.Project, Isolation: string(t.Isolation),
-			Copies: h.Copies.choose(t), Version: versionOf(t),
-		})
 	}
 	return append(out, h.Copies.announced()...), nil
+}
+
+// taskContext is what the team is told of a task. Its prompt or command is private to its owner.
+func (h Handover) taskContext(t agentbox.Task) team.Context {
+	name := t.Agent
+	if name == "" && len(t.Command) > 0 {
+		name = filepath.Base(t.Command[0])
+	}
+	return team.Context{
+		Kind: catalogue.Task, ID: t.ID.String(), Name: name, State: string(t.State), Project: t.Project, Isolation: string(t.Isolation),
+		Copies: h.Copies.choose(t), Version: versionOf(t),
+	}
 }

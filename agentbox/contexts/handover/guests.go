@@ -10,7 +10,6 @@ import (
 	"agentbox/agentbox/fleet"
 	"agentbox/agentbox/fleet/elsewhere"
 	"agentbox/agentbox/job/jobs"
-	"agentbox/agentbox/task/tasks"
 	"agentbox/mesh/identity"
 )
 
@@ -77,7 +76,7 @@ func (h Handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err err
 }
 
 func (h Handover) isOfOthers(b agentbox.Box) bool {
-	return agentbox.KindOf(b.Isolation).Elsewhere || slices.ContainsFunc(tasks.OfOthers(h.Queue.Store), func(t agentbox.Task) bool { return t.Last() != nil && t.Last().BoxName == b.Name })
+	return agentbox.KindOf(b.Isolation).Elsewhere || slices.ContainsFunc(h.Queue.Store.OfOthers(), func(t agentbox.Task) bool { return t.Last() != nil && t.Last().BoxName == b.Name })
 }
 
 var errNotOurs = agentbox.Errorf(agentbox.Conflict, "its box is of another machine, whose user alone enters it where it is")

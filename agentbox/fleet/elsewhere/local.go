@@ -131,7 +131,7 @@ func (l Local) Submit(ctx context.Context, spec agentbox.TaskSpec) (agentbox.Tas
 	return all[0], nil
 }
 
-func (l Local) Tasks() []agentbox.Task { return tasks.OfOthers(l.Queue.Store) }
+func (l Local) Tasks() []agentbox.Task { return l.Queue.Store.OfOthers() }
 
 func (l Local) Cancel(id agentbox.TaskID) error { return l.Queue.Cancel(id) }
 

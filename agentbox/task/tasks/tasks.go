@@ -579,14 +579,3 @@ func relativeDir(ctx context.Context, dir, root string) (string, error) {
 	}
 	return filepath.ToSlash(rel), nil
 }
-
-// OfOthers are those that run here for other machines.
-func OfOthers(store task.Store) (all []agentbox.Task) {
-	list, _ := store.List() // one that cannot be read is reported elsewhere
-	for _, t := range list {
-		if t.For != nil {
-			all = append(all, t)
-		}
-	}
-	return all
-}
