@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,19 +24,32 @@ import (
 // position-independent program has pages among them that the loader has written to, so it keeps
 // them all.
 func Program() error {
+	all, err := program()
+	for _, s := range all {
+		if errno := madvise(s[0], s[1]-s[0], unix.MADV_DONTNEED); errno != 0 {
+			err = errors.Join(err, fmt.Errorf("madvise: %w", errno))
+		}
+	}
+	return err
+}
+
+// program is what Program unmaps, in whole pages and cut, which a mapping stays.
+var program = sync.OnceValues(func() (all [][2]uint64, err error) {
 	if fixed, err := isFixed("/proc/self/exe"); err != nil || !fixed {
-		return err
+		return nil, err
 	}
 	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return err
-	}
-	var errs []error
+	page := uint64(os.Getpagesize())
 	for _, s := range segments(string(maps)) {
-		errs = append(errs, pages(s[0], s[1]-s[0]))
+		// The last page may be shared with the next segment.
+		start, end := (s[0]+page-1)/page*page, s[1]/page*page
+		if end > start {
+			cut(start, end)
+			all = append(all, [2]uint64{start, end})
+		}
 	}
-	return errors.Join(errs...)
-}
+	return all, err
+})
 
 // isFixed tells whether an ELF file says itself at which addresses it is loaded (ET_EXEC).
 func isFixed(file string) (bool, error) {
@@ -60,10 +75,12 @@ func segments(maps string) (out [][2]uint64) {
 		if program == nil {
 			program = f[3:5] // device and inode
 		}
-		var s [2]uint64
-		_, err := fmt.Sscanf(f[0], "%x-%x", &s[0], &s[1])
+		from, to, _ := strings.Cut(f[0], "-")
+		start, startErr := strconv.ParseUint(from, 16, 64)
+		end, endErr := strconv.ParseUint(to, 16, 64)
+		s := [2]uint64{start, end}
 		switch {
-		case err != nil || !slices.Equal(f[3:5], program) || strings.Contains(f[1], "w"):
+		case errors.Join(startErr, endErr) != nil || !slices.Equal(f[3:5], program) || strings.Contains(f[1], "w"):
 		case len(out) > 0 && out[len(out)-1][1] == s[0]:
 			out[len(out)-1][1] = s[1]
 		default:
@@ -71,21 +88,6 @@ func segments(maps string) (out [][2]uint64) {
 		}
 	}
 	return out
-}
-
-// pages unmaps the whole pages in a range of addresses.
-func pages(start, size uint64) error {
-	page := uint64(os.Getpagesize())
-	end := (start + size) / page * page // the last may be shared with the next segment
-	start = (start + page - 1) / page * page
-	if end <= start {
-		return nil
-	}
-	cut(start, end)
-	if errno := madvise(start, end-start, unix.MADV_DONTNEED); errno != 0 {
-		return fmt.Errorf("madvise: %w", errno)
-	}
-	return nil
 }
 
 // piece is as much as Linux maps around a page that is used.
