@@ -36,10 +36,7 @@ const (
 // keepAccount updates the account of a task's box until ctx ends. Other boxes have no account:
 // nobody asks what they cost.
 func (s *Supervisor) keepAccount(ctx context.Context) {
-	for n := 0; background.Sleep(ctx, cpuEvery); n++ {
-		if !s.meter.hasAccount() {
-			continue
-		}
+	for n := 0; s.meter.await(ctx, s.meter.hasAccount) && background.Sleep(ctx, cpuEvery); n++ {
 		s.sampleAccount(n%memoryEvery == 0)
 		if n%guestEvery == 0 {
 			s.pollGuest(ctx)

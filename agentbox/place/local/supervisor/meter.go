@@ -35,6 +35,7 @@ type meter struct {
 	// began; that clock stands still while the host sleeps.
 	active   atomic.Int64
 	activity background.Signal // the box has shown some
+	changed  background.Topic  // what there is to watch
 	clients  atomic.Int64      // commands, shells, copies and jobs in the box now
 	bytes    atomic.Int64      // in and out
 }
@@ -53,6 +54,7 @@ func (m *meter) limit(l place.Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.limits = l
+	m.changed.Announce()
 }
 
 // begin starts the clock of the limits, at its first call: a machine of the pool has waited before,
@@ -63,6 +65,7 @@ func (m *meter) begin() {
 	if m.started.IsZero() {
 		m.started = m.now()
 		m.touch()
+		m.changed.Announce()
 	}
 }
 
@@ -132,18 +135,36 @@ const meterEvery = 250 * time.Millisecond
 
 // run returns the first limit that over finds, none when ctx ends. CPU time has no event.
 func (m *meter) run(ctx context.Context) agentbox.Limit {
-	tick := time.NewTicker(meterEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return agentbox.Limit{}
-		case <-tick.C:
-		}
+	for m.await(ctx, m.hasLimits) && background.Sleep(ctx, meterEvery) {
 		if which := m.exceeded(); !which.IsZero() {
 			return which
 		}
 	}
+	return agentbox.Limit{}
+}
+
+// await returns true when there is something to watch, and false when ctx has ended: most boxes have
+// nothing, and wake nobody.
+func (m *meter) await(ctx context.Context, something func() bool) bool {
+	for {
+		changed := m.changed.Changed()
+		if something() {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// hasLimits tells whether exceeded has anything to look at.
+func (m *meter) hasLimits() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.limits
+	return !m.started.IsZero() && (l.Wall > 0 || l.Idle > 0 || l.CPU > 0 || !l.Pause && (l.Tokens > 0 || l.Cost > 0))
 }
 
 // exceeded returns the limit of time, CPU or cost that is reached. The order of the cases decides

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"testing"
@@ -146,5 +147,28 @@ func TestMeterStandsStill(t *testing.T) {
 	}
 	if now = now.Add(time.Minute); m.exceeded().String() != "wall 1h0m0s" {
 		t.Errorf("over %q after an hour", m.exceeded())
+	}
+}
+
+// A box without limits is not looked at. One that gets some, or becomes a box later, is.
+func TestMeterAwaitsLimits(t *testing.T) {
+	m := newMeter(func() time.Duration { return time.Hour }, func(agentbox.Limit) {})
+	reached := make(chan agentbox.Limit)
+	go func() { reached <- m.run(t.Context()) }()
+	m.limit(place.Limits{Pause: true, Tokens: 1})
+	m.begin()
+	if m.hasLimits() {
+		t.Error("a box that is paused has a limit of tokens")
+	}
+	m.limit(place.Limits{CPU: time.Second})
+	if got := (<-reached).String(); got != "cpu 1s" {
+		t.Errorf("over %q", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { reached <- m.run(ctx) }()
+	m.limit(place.Limits{})
+	cancel()
+	if got := <-reached; !got.IsZero() && got.String() != "cpu 1s" { // it may have looked before
+		t.Errorf("over %q", got)
 	}
 }
