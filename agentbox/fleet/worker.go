@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,10 +114,12 @@ type Worker struct {
 	machine  catalogue.Record // what this machine says of itself
 }
 
-// How often offers are looked at without news, and the owner while tasks run here; and how long an offer
-// is left alone that did not work.
+// How often offers are looked at without news; how often the machine is measured while its owner allows
+// no tasks, and the owner looked at while tasks run here; and how long an offer is left alone that did not
+// work.
 const (
 	lookEvery = 2 * time.Second
+	restEvery = 20 * time.Second
 	seeEvery  = 250 * time.Millisecond
 	again     = 30 * time.Second
 )
@@ -176,6 +179,8 @@ func (w *Worker) Run(ctx context.Context) {
 		wait := lookEvery
 		if len(running) > 0 {
 			wait = seeEvery
+		} else if slices.Contains(now.Ends, api.IdleDenied) && !w.Local.Keeps() {
+			wait = restEvery
 		}
 		select {
 		case <-ctx.Done():

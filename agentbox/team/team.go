@@ -246,13 +246,12 @@ func (t *Team) Run(ctx context.Context) {
 				return
 			}
 		}
-		// A mesh that is starting or closing accepts no offers and returns no error.
-		m, c := t.catalogues()
+		// Without a team nothing is offered, and there is no error: Join and each new mesh wake us.
 		err := t.offer(ctx)
 		if err != nil && ctx.Err() == nil && offered {
 			t.Log.Error("team: local results cannot be offered", "error", err)
 		}
-		offered = err == nil && (m == nil || c != nil)
+		offered = err == nil
 		t.dropRevoked(ctx)
 	}
 }
