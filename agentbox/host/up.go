@@ -84,8 +84,10 @@ func up(ctx context.Context, m *Manager, req api.UpRequest, live *api.Live, move
 	created := u.b == nil
 	if !created {
 		// A reset of the box reads the configuration of its newest source.
-		if err := u.b.change(m.home, func(rec *record) { rec.Box.Source = u.from.Digest() }); err != nil {
-			return api.UpResponse{}, err
+		if from := u.from.Digest(); from != u.b.record().Box.Source {
+			if err := u.b.change(m.home, func(rec *record) { rec.Box.Source = from }); err != nil {
+				return api.UpResponse{}, err
+			}
 		}
 	} else {
 		m.boxes.reportUnread(progress) // one of them may be the box that the user expects

@@ -18,14 +18,19 @@ import (
 // lookupTime is how long LeadsToPrivate waits for the resolver. After that, dial finds out.
 const lookupTime = 2 * time.Second
 
+// FromRegistry tells whether the image of a source is pulled from a registry.
+func FromRegistry(source string) bool {
+	kind, _ := Recipe{Source: source}.source()
+	return kind == fromRegistry
+}
+
 // LeadsToPrivate asks the resolver whether the registry of a source has a private address. It
 // returns false if there is no answer, since publicTransport checks again when it connects.
 func LeadsToPrivate(ctx context.Context, source string) bool {
-	kind, rest := Recipe{Source: source}.source()
-	if kind != fromRegistry {
+	if !FromRegistry(source) {
 		return false
 	}
-	ref, err := name.ParseReference(rest)
+	ref, err := name.ParseReference(source)
 	if err != nil {
 		return false
 	}

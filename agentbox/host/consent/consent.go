@@ -180,7 +180,7 @@ func (a Approvals) listAsks(ctx context.Context, root string, cfg *config.Config
 
 // askForImage is the ask for an image that is read with the user's rights, and is not here.
 func (a Approvals) askForImage(ctx context.Context, r image.Recipe) []project.Ask {
-	if image.Privileged(r.Source) != "" || !a.HasBase(r) && image.LeadsToPrivate(ctx, r.Source) {
+	if image.Privileged(r.Source) != "" || image.FromRegistry(r.Source) && !a.HasBase(r) && image.LeadsToPrivate(ctx, r.Source) {
 		return []project.Ask{{What: askImage, Which: r.Source}}
 	}
 	return nil
