@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/config"
 	"agentbox/agentbox/lima"
 	"agentbox/agentbox/reach"
 )
@@ -71,7 +72,11 @@ func (a *app) ensureLimaHost(ctx context.Context, wanted bool) error {
 // asksForLima tells whether the configuration of the current directory does. One that cannot be read
 // is reported by the daemon.
 func asksForLima(ctx context.Context) bool {
-	_, cfg, err := loadConfig(ctx, "")
+	dir, err := currentDir()
+	if err != nil || !config.MayName(dir, string(agentbox.Lima)) { // the rule, and cheaper to find out
+		return false
+	}
+	cfg, err := config.Load(ctx, dir)
 	return err == nil && cfg.Isolation == agentbox.Lima
 }
 

@@ -390,3 +390,20 @@ func TestDocumentationIsComplete(t *testing.T) {
 		}
 	}
 }
+
+func TestMayName(t *testing.T) {
+	for text, want := range map[string]bool{
+		"isolation: lima\n": true, "isolation: \"l\\x69ma\"\n": true, "isolation: gvisor\n": false, "": false,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "agentbox.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := MayName(dir, "lima"); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if MayName(t.TempDir(), "lima") {
+		t.Error("without a configuration")
+	}
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -60,6 +61,17 @@ func orNone(names []string) string {
 		return "none"
 	}
 	return joinSome(names)
+}
+
+// MayName tells whether the configuration that governs dir may have a word in it, without parsing it:
+// an escape may spell any word.
+func MayName(dir, word string) bool {
+	path, _, err := find(dir, "")
+	if err != nil || path == "" {
+		return false
+	}
+	data, err := readFile(path)
+	return err == nil && (bytes.Contains(data, []byte(word)) || bytes.ContainsRune(data, '\\'))
 }
 
 // Devcontainers returns the NAMEs that a Place in dir can have, sorted.
