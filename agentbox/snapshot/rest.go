@@ -30,14 +30,15 @@ type rest struct {
 	modes  map[string]uint32    // permissions, where git does not keep them
 	refs   map[string]string    // commits, or tags, by branch, tag or stash
 	tags   map[string]string    // annotated tags: their text by their ID
+	before string               // the branch that was checked out before, for git switch -
 	times  map[string]time.Time // of files that differ from HEAD, and of ignored ones
 }
 
 // maxRest bounds each file of the rest, in bytes.
 const maxRest = 64 << 20
 
-// restFiles are the files that parseRest reads. Boxes of earlier builds wrote no tags.
-var restFiles = []string{"staged", "unmerged", "flags", "modes", "times", "refs", "tags"}
+// restFiles are the files that parseRest reads. Boxes of earlier builds did not write all of them.
+var restFiles = []string{"staged", "unmerged", "flags", "modes", "times", "refs", "tags", "before"}
 
 // readRest reads the rest that a commit of the mirror has.
 func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
@@ -45,7 +46,7 @@ func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
 	for _, name := range restFiles {
 		var out bytes.Buffer
 		w := &bounded.Head{W: &out, Remaining: maxRest}
-		if _, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "blob", commit + ":" + name}, Stdout: w}); err != nil && (name != "tags" || ctx.Err() != nil) {
+		if _, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "blob", commit + ":" + name}, Stdout: w}); err != nil && (name != "tags" && name != "before" || ctx.Err() != nil) {
 			return rest{}, mirrorError(err)
 		}
 		text[name] = out.String()
@@ -57,6 +58,9 @@ func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
 func parseRest(text map[string]string) (r rest, err error) {
 	r = rest{hidden: map[byte][]string{}, modes: map[string]uint32{}, refs: map[string]string{}, tags: map[string]string{}, times: map[string]time.Time{}}
 	err = errors.Join(r.parseStaged(text["staged"]), r.parseUnmerged(text["unmerged"]), r.parseFlags(text["flags"]), r.parseModes(text["modes"]), r.parseRefs(text["refs"]), r.parseTags(text["tags"]), r.parseTimes(text["times"]))
+	if name := strings.TrimSuffix(text["before"], "\n"); refOfBox().MatchString(name) && !isObject(name, len(name)) {
+		r.before = name
+	}
 	if err != nil {
 		err = agentbox.Classify(agentbox.Corrupt, "what the box says of its index cannot be read: %w", err)
 	}
@@ -262,9 +266,20 @@ func (m mirror) apply(ctx context.Context, r rest, commit string, to mirror, dir
 		err = m.writeState(ctx, commit+":state", to.dir)
 	}
 	if err == nil {
-		err = r.setModes(dir)
+		err = errors.Join(r.setModes(dir), r.writeBefore(ctx, to))
 	}
 	return err
+}
+
+// writeBefore has a checkout remember the branch that was checked out before its own. Git takes an entry of
+// a reflog for damaged whose time is 0.
+func (r rest) writeBefore(ctx context.Context, to mirror) error {
+	head, err := to.git(ctx, nil, "rev-parse", "-q", "--verify", "HEAD")
+	if id := strings.TrimSpace(head); err == nil && r.before != "" && os.MkdirAll(filepath.Join(to.dir, "logs"), 0o755) == nil {
+		line := fmt.Sprintf("%s %[1]s agentbox <agentbox@localhost> 1 +0000\tcheckout: moving from %s to HEAD\n", id, r.before)
+		return os.WriteFile(filepath.Join(to.dir, "logs", "HEAD"), []byte(line), 0o644)
+	}
+	return ctx.Err()
 }
 
 // writeTags writes the annotated tags of what to has: the inner ones of tags of tags first. Those that git

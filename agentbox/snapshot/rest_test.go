@@ -53,7 +53,7 @@ func TestCheckoutRestoresExactly(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := exec.Command("bash", "-c", `rm -f box/out/no
-				said() { (cd $1; git status --porcelain=v2 --branch -uall; git ls-files -sv; git for-each-ref; git stash list --format='%gd %gs %H'
+				said() { (cd $1; git status --porcelain=v2 --branch -uall; git ls-files -sv; git for-each-ref; git rev-parse --abbrev-ref @{-1} 2>/dev/null | grep "^[a-z]"; git stash list --format='%gd %gs %H'
 					find . -path ./.git -prune -o -path ./sub -prune -o -type f -printf '%m %p\n' | sort; git diff HEAD --name-only -z 2>/dev/null | xargs -0r stat -c '%y %n' -- 2>/dev/null
 					ls .git | grep -x 'MERGE_HEAD\|MERGE_MSG\|MERGE_AUTOSTASH\|BISECT_.*\|rebase-merge\|CHERRY_PICK_HEAD'; [ ! -d sub ] || git -C sub status --porcelain=v2; [ ! -d sub ] || git -C sub stash list --format='%gd %gs %H'; [ ! -d sub ] || git -C sub log --format=%H); }
 				diff -r --no-dereference -x .git box made && diff <(said box) <(said made)`)

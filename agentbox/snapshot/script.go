@@ -327,6 +327,7 @@ nested() { # the repository $1 in the workspace: a .git, or a bare one
 //	times      git ls-files --debug -z of the files that differ from HEAD, of which only mtime
 //	refs       "ID REF" of each branch and tag, of the stash, and of a bisect
 //	tags       what git cat-file --batch says of annotated tags, which commits do not lead to
+//	before     what was checked out before, which is in a reflog only
 //	objects/   what is staged
 //	ignored/   the ignored files that ARTIFACTS names
 //	state/     the files of an interrupted merge, rebase, cherry-pick, revert or bisect
@@ -378,6 +379,7 @@ rest() {
 	fi
 	git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/tags refs/stash refs/bisect >"$r/refs"
 	git for-each-ref --format='%(objecttype) %(objectname)' refs/tags | sed -n 's/^tag //p' | sort -u | git cat-file --batch >"$r/tags"
+	sed -n 's/.*	checkout: moving from \([^ ]*\) to .*/\1/p' "$gitdir/logs/HEAD" 2>/dev/null | tail -n 1 >"$r/before"
 	GIT_INDEX_FILE=$r/state
 	(
 		cd "$gitdir" 2>/dev/null && for f in MERGE_HEAD MERGE_MSG MERGE_MODE MERGE_AUTOSTASH SQUASH_MSG CHERRY_PICK_HEAD REVERT_HEAD REBASE_HEAD BISECT_* rebase-merge rebase-apply sequencer; do
@@ -392,9 +394,9 @@ rest() {
 	tr '\0' '\n' <"$r/staged" | sed -n 's/^:[0-7]* 1[02][0-7]* [0-9a-f]* \([0-9a-f]*\) .*/\1/p' >"$r/blobs"
 	tr '\0' '\n' <"$r/unmerged" | sed -n 's/^1[02][0-7]* \([0-9a-f]*\) [1-3]	.*/\1/p' >>"$r/blobs"
 	objects=$(git cat-file --batch-check='%(objectname) %(objecttype)' <"$r/blobs" | sed -n 's/^\([0-9a-f]*\) blob$/100644 blob \1	\1/p' | sort -u | git mktree)
-	(cd "$r" && git hash-object -w --no-filters staged unmerged flags modes times refs tags) >"$r/ids" || return 0
+	(cd "$r" && git hash-object -w --no-filters staged unmerged flags modes times refs tags before) >"$r/ids" || return 0
 	made=$({
-		for name in staged unmerged flags modes times refs tags; do
+		for name in staged unmerged flags modes times refs tags before; do
 			read -r id && printf '100644 blob %s\t%s\n' "$id" "$name"
 		done <"$r/ids"
 		printf '040000 tree %s\t%s\n' "$objects" objects "${ignored:-$none}" ignored "${state:-$none}" state

@@ -62,6 +62,7 @@ type capture struct {
 	was       map[string]*entry // what HEAD has in place of what is staged; nil for nothing
 	now       []entry           // what the work tree is, sorted
 	changes   []change          // from HEAD to that, sorted
+	before    string            // what was checked out before, and a line end
 	named     []named
 	made      []object // what HEAD lacks
 	nowTree   id       // of now

@@ -46,6 +46,9 @@ func (c *capture) readRefs(text string) error {
 		if _, err := parseID(from); err == nil {
 			return other("what was left on no branch")
 		}
+		if from != "" {
+			c.before = from + "\n"
+		}
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (c *capture) rest(out *bytes.Buffer) error {
 		return err
 	}
 	tree := []entry{{"ignored", 0o40000, nothing}, {"objects", 0o40000, objects}, {"state", 0o40000, nothing}}
-	for name, text := range map[string][]byte{"flags": nil, "modes": modes, "refs": refs.Bytes(), "staged": c.staged, "tags": tags, "times": times, "unmerged": nil} {
+	for name, text := range map[string][]byte{"before": []byte(c.before), "flags": nil, "modes": modes, "refs": refs.Bytes(), "staged": c.staged, "tags": tags, "times": times, "unmerged": nil} {
 		blob, err := c.object("blob", int64(len(text)), bytes.NewReader(text))
 		if err != nil {
 			return other(err.Error())
