@@ -27,9 +27,8 @@ function events(info) {
   return [...(info.timeline || []), ...denied, ...short].sort((a, b) => new Date(a.time) - new Date(b.time));
 }
 
-// enter goes to the box of a task that runs, or to a new one of what it left.
-async function enter(t, done) {
-  if (!done) return void (location.hash = "#/box/" + t.attempts.at(-1).box_name);
+// enter goes to a new box of what a task left.
+async function enter(t) {
   const { source } = await call("source/task", { task: t.id, directory: t.directory });
   const made = await call("box/up", { directory: t.directory, source, command: true });
   location.hash = "#/box/" + made.box.id;
@@ -38,8 +37,7 @@ async function enter(t, done) {
 function actions(t, done) {
   const act = (verb) => async () => { const n = await call("task/" + verb, { task: t.id }); if (verb === "retry") location.hash = "#/task/" + n.id; else if (verb === "remove") location.hash = "#/"; else await view.refresh(); };
   const remove = button("Remove", async () => { if (await ask(`Remove ${t.id} with its evidence?`)) await act("remove")(); }, true);
-  const steps = t.attempts?.length && (done || !t.attempts.at(-1).worker) ? [button("Enter", () => enter(t, done))] : [];
-  return done ? [...steps, button("Retry", act("retry")), remove] : [...steps, button("Cancel", async () => { if (await ask(`End ${t.id}?`)) await act("cancel")(); }, true)];
+  return done ? [button("Enter", () => enter(t)), button("Retry", act("retry")), remove] : [button("Cancel", async () => { if (await ask(`End ${t.id}?`)) await act("cancel")(); }, true)];
 }
 
 const checks = (result) => (result?.checks?.length ? rows("Checks", result.checks, (c) => el("li", {}, el("span", { class: "name" }, c.name), c.exit === 0 ? state("passed") : state(c.problem || "failed", true), el("span", {}, c.detail || c.output || ""))) : "");
