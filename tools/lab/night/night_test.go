@@ -1,20 +1,11 @@
 package night
 
-import (
-	"testing"
-)
+import "testing"
 
 // TestOffice holds the rules to what is asked of a night: nothing lost or done twice, nine tenths of what is idle in
 // use, a third for each of three members, of whom one submits half.
 func TestOffice(t *testing.T) {
-	cfg := Office(1)
-	if testing.Short() {
-		cfg.Machines /= 10
-		for i := range cfg.Members {
-			cfg.Members[i].Tasks /= 10
-		}
-	}
-	check(t, Run(cfg))
+	check(t, Run(Office(1)))
 }
 
 // Machines that never say that they fall asleep cost time, and now and then a task that three of them took down.
