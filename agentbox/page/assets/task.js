@@ -36,7 +36,12 @@ async function enter(t) {
 
 function actions(t, done) {
   const act = (verb) => async () => { const n = await call("task/" + verb, { task: t.id }); if (verb === "retry") location.hash = "#/task/" + n.id; else if (verb === "remove") location.hash = "#/"; else await view.refresh(); };
-  const remove = button("Remove", async () => { if (await ask(`Remove ${t.id} with its evidence?`)) await act("remove")(); }, true);
+  const remove = button("Remove", async () => {
+    if (!(await ask(`Remove ${t.id} with its evidence?`))) return;
+    view.leave.abort(); // nothing asks for it any more
+    view.refresh = async () => {};
+    await act("remove")();
+  }, true);
   return done ? [button("Enter", () => enter(t)), button("Retry", act("retry")), remove] : [button("Cancel", async () => { if (await ask(`End ${t.id}?`)) await act("cancel")(); }, true)];
 }
 
