@@ -316,8 +316,10 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 		return o.save(ctx, at, peer, q, s)
 	case askSecret:
 		return o.lend(ctx, at, q.Secret), nil
+	case askManifest, askExport:
+		return answer{}, nil // send follows
 	}
-	return answer{}, nil
+	return answer{}, agentbox.Errorf(agentbox.Invalid, "a question about a task that this build does not know: %.40q", q.Do)
 }
 
 // claim gives a peer the attempt that it asks for, or one like it. Of those who ask at once, each gets another one.

@@ -204,6 +204,19 @@ func TestOneResult(t *testing.T) {
 	}
 }
 
+// What this build does not know is no success, which the worker of a later one would take it for.
+func TestUnknownQuestion(t *testing.T) {
+	o := &Owner{Name: func(identity.PeerID) string { return "" }, Log: slog.New(slog.DiscardHandler)}
+	at := &offered{done: make(chan agentbox.Result, 1)}
+	at.lease, _ = Lease{}.Grant(peer(1), "one")
+	o.open = map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at}
+	for _, do := range []string{"", "later"} {
+		if a, err := o.reply(t.Context(), peer(1), question{Do: do, Attempt: 1, Fence: at.lease.Fence}, nil); agentbox.CodeOf(err) != agentbox.Invalid {
+			t.Errorf("%q: %+v, %v", do, a, err)
+		}
+	}
+}
+
 // FuzzAnswer gives an owner any bytes as a question of who has the lease.
 func FuzzAnswer(f *testing.F) {
 	for _, do := range []string{askClaim, askManifest, askExport, askBeat, askFinish, askReturn, askSave, askSecret, "?"} {
