@@ -23,7 +23,6 @@ const (
 	askBox  = "box"  // how to log in, and the job
 	askSSH  = "ssh"  // after the answer, the connection is one to the box's SSH server
 	askLogs = "logs" // after the answer comes what the command writes, until it ends
-	// askSave takes a snapshot; after the answer comes its pack.
 )
 
 // boxQuestion is about an attempt of the asking peer's, or what Name names.

@@ -31,7 +31,7 @@
 // tasks in its queue, each with its origin, and goes on.
 //
 // The owner reaches the box meanwhile, on BoxService: it logs in, follows the output, and asks for a
-// snapshot of now. A worker whose own user comes back stops the boxes of others at once (place.Freezer),
+// snapshot of now. A worker whose own user comes back stops the boxes of others at once (place.Halter),
 // takes a last snapshot of each, and returns the lease.
 //
 // Nothing that a worker says is believed but by whose lease it is: states are checked, texts are

@@ -56,8 +56,7 @@ type Local interface {
 	// Delivered, and stays. Forget drops a task with its box.
 	Remove(agentbox.TaskID) error
 	Forget(context.Context, agentbox.Task) error
-	// Written copies what a task's command wrote, from an offset on, at most limit bytes; done tells
-	// that no more comes.
+	// Written copies what a task's command wrote.
 	Written(ctx context.Context, t agentbox.Task, w io.Writer) error
 	// Pack writes the commits of a task's work.
 	Pack(ctx context.Context, t agentbox.Task, w io.Writer) error
