@@ -76,7 +76,7 @@ type daemon struct {
 	stop      context.CancelFunc
 	ctx       context.Context // ends with the daemon
 	fleet     fleetParts
-	handover  handover.Handover
+	handover  *handover.Handover
 	sleeping  atomic.Bool // this machine is about to sleep
 	meter     idle.Meter  // of what it does by itself
 	changes   *changes

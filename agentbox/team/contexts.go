@@ -114,8 +114,8 @@ func printable(s string) string {
 // AnnouncedContext is a context as announced by the machine that works on it.
 type AnnouncedContext struct {
 	Context
-	Owner identity.PeerID // who announces it
-	Whose identity.PeerID // whose it is: Owner's, but for a copy
+	Announcer identity.PeerID // where it is, or a copy of it
+	Owner     identity.PeerID // the announcer, but for a copy
 }
 
 // TeamContexts lists what the machines of the team work on. It reads only memory and asks no
@@ -136,14 +136,14 @@ func (t *Team) TeamContexts() []AnnouncedContext {
 			if r.Kind != catalogue.Box && r.Kind != catalogue.Task {
 				continue
 			}
-			announced := AnnouncedContext{Owner: p.ID, Whose: p.ID}
+			announced := AnnouncedContext{Announcer: p.ID, Owner: p.ID}
 			if json.Unmarshal([]byte(r.Text), &announced.Context) != nil {
 				continue // written by another version of agentbox
 			}
 			announced.sanitized() // its owner may not have done so
 			announced.Kind, announced.ID = r.Kind, r.Key
 			if announced.Of != "" {
-				if announced.Whose, err = identity.ParsePeer(announced.Of); err != nil {
+				if announced.Owner, err = identity.ParsePeer(announced.Of); err != nil {
 					continue
 				}
 			}

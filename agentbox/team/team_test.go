@@ -329,7 +329,7 @@ func TestContextsAreAnnounced(t *testing.T) {
 	all[0].contexts.Store(&[]Context{{Kind: catalogue.Box, ID: "abc", Name: "web\x1b[31m", State: "running", Branch: "main"}})
 	eventually(t, "the box is seen", func() bool {
 		list := all[1].TeamContexts()
-		return len(list) == 1 && list[0].Name == "web[31m" && list[0].Owner == all[0].mesh.Self() && list[0].State == "running"
+		return len(list) == 1 && list[0].Name == "web[31m" && list[0].Announcer == all[0].mesh.Self() && list[0].State == "running"
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 // Contexts lists the boxes and tasks of this machine for its team, which `ls --team` shows on the
 // other machines. It leaves out what is private: directories, command lines and prompts. It runs
 // anew for each announcement to the team.
-func (h Handover) Contexts(ctx context.Context) ([]team.Context, error) {
+func (h *Handover) Contexts(ctx context.Context) ([]team.Context, error) {
 	boxes, err := h.Boxes.List(ctx, api.ListRequest{}, nil)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (h Handover) Contexts(ctx context.Context) ([]team.Context, error) {
 }
 
 // taskContext is what the team is told of a task. Its prompt or command is private to its owner.
-func (h Handover) taskContext(t agentbox.Task) team.Context {
+func (h *Handover) taskContext(t agentbox.Task) team.Context {
 	name := t.Agent
 	if name == "" && len(t.Command) > 0 {
 		name = filepath.Base(t.Command[0])

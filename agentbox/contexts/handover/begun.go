@@ -13,7 +13,7 @@ import (
 )
 
 // subjects are what others could enter: the boxes and tasks of this user.
-func (h Handover) subjects(ctx context.Context) (all []contexts.Subject, err error) {
+func (h *Handover) subjects(ctx context.Context) (all []contexts.Subject, err error) {
 	boxes, err := h.Boxes.List(ctx, api.ListRequest{}, nil)
 	for _, b := range slices.Backward(boxes) { // the newest first
 		if !h.isOfOthers(b) {
@@ -29,7 +29,7 @@ func (h Handover) subjects(ctx context.Context) (all []contexts.Subject, err err
 }
 
 // begun says what a box or task began with. Nothing is captured.
-func (h Handover) begun(ctx context.Context, of contexts.Subject) (b contexts.Begun, err error) {
+func (h *Handover) begun(ctx context.Context, of contexts.Subject) (b contexts.Begun, err error) {
 	d, err := h.madeOf(ctx, of.ID)
 	b = contexts.Begun{ID: of.ID, Project: of.Project, Commit: d.Commit, Image: d.Image}
 	if s := d.Setup; s != nil && !s.Result.IsZero() {
@@ -39,7 +39,7 @@ func (h Handover) begun(ctx context.Context, of contexts.Subject) (b contexts.Be
 }
 
 // historyOf makes a pack of the commit that a box or task began with.
-func (h Handover) historyOf(ctx context.Context, of contexts.Subject, there []string) (agentbox.Digest, error) {
+func (h *Handover) historyOf(ctx context.Context, of contexts.Subject, there []string) (agentbox.Digest, error) {
 	made, err := h.madeOf(ctx, of.ID)
 	if err != nil {
 		return agentbox.Digest{}, err
@@ -56,7 +56,7 @@ func (h Handover) historyOf(ctx context.Context, of contexts.Subject, there []st
 
 // base describes a commit of a project and tells whether its mirror lacks it, and so do the checkouts of
 // boxes here.
-func (h Handover) base(ctx context.Context, projectName, commit string) (doc snapshot.Document, mirror string, lacks bool, err error) {
+func (h *Handover) base(ctx context.Context, projectName, commit string) (doc snapshot.Document, mirror string, lacks bool, err error) {
 	if doc, err = snapshot.Begun(projectName, commit); err != nil {
 		return doc, "", false, err
 	}
@@ -74,7 +74,7 @@ func (h Handover) base(ctx context.Context, projectName, commit string) (doc sna
 }
 
 // madeOf is what a box, or the box of a task, is made of, as this machine knows it without looking into it.
-func (h Handover) madeOf(ctx context.Context, id string) (identity.Document, error) {
+func (h *Handover) madeOf(ctx context.Context, id string) (identity.Document, error) {
 	s, err := h.lookUp(ctx, api.BoxRef{Box: id})
 	if err != nil {
 		return identity.Document{}, err

@@ -35,7 +35,7 @@ const (
 // copies has tasks of others here, so that they can be entered when their owner is gone, and chooses who
 // has those of this machine. mu guards chosen.
 type copies struct {
-	Handover
+	*Handover
 
 	mu     sync.Mutex
 	chosen map[agentbox.TaskID][]peers.PeerID
@@ -189,8 +189,8 @@ func (c *copies) once(ctx context.Context) {
 	self, online := m.Self().String(), m.OnlinePeers()
 	wanted := map[string]team.AnnouncedContext{}
 	for _, a := range c.Team.TeamContexts() {
-		if a.Kind == catalogue.Task && a.Whose == a.Owner && slices.Contains(a.Copies, self) {
-			wanted[copyName(a.Owner, a.ID)] = a
+		if a.Kind == catalogue.Task && a.Owner == a.Announcer && slices.Contains(a.Copies, self) {
+			wanted[copyName(a.Announcer, a.ID)] = a
 		}
 	}
 	kept := c.list()
@@ -205,11 +205,11 @@ func (c *copies) once(ctx context.Context) {
 		}
 	}
 	for _, a := range wanted {
-		if !slices.Contains(online, a.Owner) || a.Version == "" || len(kept) >= maxCopies {
+		if !slices.Contains(online, a.Announcer) || a.Version == "" || len(kept) >= maxCopies {
 			continue
 		}
 		if err := c.make(ctx, a); err != nil && ctx.Err() == nil {
-			c.Log.Info("a task of another machine cannot be copied", "task", a.ID, "owner", a.Owner.Short(), "error", err)
+			c.Log.Info("a task of another machine cannot be copied", "task", a.ID, "owner", a.Announcer.Short(), "error", err)
 		}
 	}
 }
@@ -219,8 +219,8 @@ func (c *copies) make(ctx context.Context, a team.AnnouncedContext) error {
 	if _, err := agentbox.ParseTaskID(a.ID); err != nil {
 		return err
 	}
-	p := &pulling{Handover: c.Handover, peer: a.Owner, whose: a.Owner}
-	p.out.From = c.Peers.Name(a.Owner)
+	p := &pulling{Handover: c.Handover, peer: a.Announcer, whose: a.Announcer}
+	p.out.From = c.Peers.Name(a.Announcer)
 	if err := p.identify(ctx, contexts.Question{Name: a.ID, History: true}); err != nil {
 		return err
 	}
@@ -236,15 +236,15 @@ func (c *copies) make(ctx context.Context, a team.AnnouncedContext) error {
 			return err
 		}
 	}
-	if err := c.Snapshots.KeepCopy(ctx, copyName(a.Owner, a.ID), p.answer.Identity, p.answer.Snapshot, p.answer.Work, p.answer.History); err != nil {
+	if err := c.Snapshots.KeepCopy(ctx, copyName(a.Announcer, a.ID), p.answer.Identity, p.answer.Snapshot, p.answer.Work, p.answer.History); err != nil {
 		return err
 	}
-	k := keptCopy{Copy: contexts.Copy{Owner: a.Owner, Members: p.answer.Members, Answer: p.answer}, Context: a.Context, ID: a.ID}
+	k := keptCopy{Copy: contexts.Copy{Owner: a.Announcer, Members: p.answer.Members, Answer: p.answer}, Context: a.Context, ID: a.ID}
 	k.Answer.Members = nil
 	if err := os.MkdirAll(c.Home.Copies(), 0o700); err != nil {
 		return err
 	}
-	err := durable.WriteJSON(c.file(copyName(a.Owner, a.ID)), k, 0o600)
+	err := durable.WriteJSON(c.file(copyName(a.Announcer, a.ID)), k, 0o600)
 	c.Team.Notify()
 	return err
 }

@@ -25,7 +25,7 @@ import (
 
 // pulling is one call of PullContext. mu guards steps.
 type pulling struct {
-	Handover
+	*Handover
 	progress agentbox.Progress
 	peer     peers.PeerID // who has it
 	whose    peers.PeerID // who signed it
@@ -40,13 +40,13 @@ type pulling struct {
 // pull brings a context of another machine here: its identity first, then image, setup result, and
 // commits with the snapshot at the same time. Nothing of it runs, and nothing is left of what is not
 // whole.
-func (h Handover) pull(ctx context.Context, req api.ContextRef, progress agentbox.Progress) (api.PulledContext, error) {
+func (h *Handover) pull(ctx context.Context, req api.ContextRef, progress agentbox.Progress) (api.PulledContext, error) {
 	p := &pulling{Handover: h, progress: progress}
 	theirs, err := h.locate(req.Name)
 	if err != nil {
 		return p.out, err
 	}
-	p.peer, p.whose, p.out.From = theirs.Owner, theirs.Whose, h.Peers.Name(theirs.Owner)
+	p.peer, p.whose, p.out.From = theirs.Announcer, theirs.Owner, h.Peers.Name(theirs.Announcer)
 	h.Sources.CopyAhead(theirs.Project)
 	if err := p.identify(ctx, contexts.Question{Name: nameOf(theirs), Steal: req.Steal}); err != nil {
 		return p.out, err
@@ -70,15 +70,15 @@ func (h Handover) pull(ctx context.Context, req api.ContextRef, progress agentbo
 }
 
 // locate finds which machine of the team works on something, or has left it.
-func (h Handover) locate(name string) (team.AnnouncedContext, error) {
+func (h *Handover) locate(name string) (team.AnnouncedContext, error) {
 	machine, what, ok := strings.Cut(name, "/")
 	if !ok {
 		machine, what = "", name
 	}
 	self := h.Peers.Self()
 	found := slices.DeleteFunc(h.Team.TeamContexts(), func(c team.AnnouncedContext) bool {
-		there := machine == "" || machine == h.Peers.Name(c.Whose) || machine == c.Whose.String()
-		return !there || c.Whose == self || c.ID != what && c.Name != what && (len(what) < 4 || !strings.HasPrefix(c.ID, what))
+		there := machine == "" || machine == h.Peers.Name(c.Owner) || machine == c.Owner.String()
+		return !there || c.Owner == self || c.ID != what && c.Name != what && (len(what) < 4 || !strings.HasPrefix(c.ID, what))
 	})
 	found = h.nearest(found)
 	if len(found) == 0 {
@@ -86,36 +86,36 @@ func (h Handover) locate(name string) (team.AnnouncedContext, error) {
 			WithHint("agentbox ls --team lists what there is; a task that has ended has to be shared by its owner: agentbox task share %s", what)
 	}
 	if len(found) > 1 {
-		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.Conflict, "%d machines of the team have a %s", len(found), name).WithHint("name the machine: %s/%s", h.Peers.Name(found[0].Owner), what)
+		return team.AnnouncedContext{}, agentbox.Errorf(agentbox.Conflict, "%d machines of the team have a %s", len(found), name).WithHint("name the machine: %s/%s", h.Peers.Name(found[0].Announcer), what)
 	}
 	return found[0], nil
 }
 
 // nearest leaves one of each context: that of its owner or, if that is away, a copy: of this machine, or
 // of one that is there.
-func (h Handover) nearest(all []team.AnnouncedContext) []team.AnnouncedContext {
+func (h *Handover) nearest(all []team.AnnouncedContext) []team.AnnouncedContext {
 	self, online := h.Peers.Self(), h.Mesh.OnlinePeers()
 	rank := func(c team.AnnouncedContext) int {
 		switch {
-		case c.Owner == c.Whose && slices.Contains(online, c.Owner):
+		case c.Announcer == c.Owner && slices.Contains(online, c.Announcer):
 			return 0
-		case c.Owner == self:
+		case c.Announcer == self:
 			return 1
-		case slices.Contains(online, c.Owner):
+		case slices.Contains(online, c.Announcer):
 			return 2
 		}
 		return 3
 	}
 	slices.SortStableFunc(all, func(a, b team.AnnouncedContext) int {
-		return cmp.Or(a.Whose.Compare(b.Whose), strings.Compare(a.ID, b.ID), cmp.Compare(rank(a), rank(b)))
+		return cmp.Or(a.Owner.Compare(b.Owner), strings.Compare(a.ID, b.ID), cmp.Compare(rank(a), rank(b)))
 	})
-	return slices.CompactFunc(all, func(a, b team.AnnouncedContext) bool { return a.Whose == b.Whose && a.ID == b.ID })
+	return slices.CompactFunc(all, func(a, b team.AnnouncedContext) bool { return a.Owner == b.Owner && a.ID == b.ID })
 }
 
 // nameOf is what the machine that announces a context is asked for.
 func nameOf(c team.AnnouncedContext) string {
-	if c.Whose != c.Owner {
-		return copyName(c.Whose, c.ID)
+	if c.Owner != c.Announcer {
+		return copyName(c.Owner, c.ID)
 	}
 	return c.ID
 }
@@ -256,11 +256,11 @@ func (p *pulling) image(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	detail, bytes := d.Short()+" is here", int64(0)
+	detail := d.Short() + " is here"
 	if img.Lazy != nil {
 		detail = d.Short() + ", comes as it is read"
 	}
-	p.did(api.PartImage, begun, bytes, detail)
+	p.did(api.PartImage, begun, 0, detail)
 	return nil
 }
 
@@ -299,7 +299,7 @@ func (p *pulling) pin(image, setup error) {
 }
 
 // missingSecrets lists the secrets that the identity names and that this user has not set.
-func (h Handover) missingSecrets(d identity.Document) (missing []string, err error) {
+func (h *Handover) missingSecrets(d identity.Document) (missing []string, err error) {
 	have, err := h.Boxes.Policies.Store.SecretsFor(project.Project{Name: d.Project})
 	for _, name := range d.Secrets {
 		if !slices.ContainsFunc(have, func(s project.Secret) bool { return s.Name == name }) {

@@ -14,7 +14,7 @@ import (
 )
 
 // Admit lets a member into a box of this machine (fleet.Worker.Admit).
-func (h Handover) Admit(ctx context.Context, member identity.PeerID, name string) (in fleet.Entrance, err error) {
+func (h *Handover) Admit(ctx context.Context, member identity.PeerID, name string) (in fleet.Entrance, err error) {
 	of, within, leave, err := h.Owner.Admit(ctx, member, name)
 	if err != nil {
 		return in, err
@@ -47,7 +47,7 @@ func (h Handover) Admit(ctx context.Context, member identity.PeerID, name string
 
 // boxOf is the box of something that a member may enter where it is. Those of other machines' tasks are
 // not this user's to share, and behind one in an account of another machine there is more than a box.
-func (h Handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err error) {
+func (h *Handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err error) {
 	s, err := h.lookUp(ctx, api.BoxRef{Box: id})
 	if err != nil {
 		return ref, err
@@ -61,7 +61,7 @@ func (h Handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err err
 		case t.For != nil:
 			return ref, errNotOurs
 		case t.Where != "":
-			return ref, nil // there.connect asks the machine that runs it
+			return ref, nil // Connect asks the machine that runs it
 		}
 		ref.Box = last.BoxName
 	}
@@ -75,20 +75,20 @@ func (h Handover) boxOf(ctx context.Context, id string) (ref api.BoxRef, err err
 	return api.BoxRef{Box: b.ID.String()}, nil
 }
 
-func (h Handover) isOfOthers(b agentbox.Box) bool {
+func (h *Handover) isOfOthers(b agentbox.Box) bool {
 	return agentbox.KindOf(b.Isolation).Elsewhere || slices.ContainsFunc(h.Queue.Store.OfOthers(), func(t agentbox.Task) bool { return t.Last() != nil && t.Last().BoxName == b.Name })
 }
 
 var errNotOurs = agentbox.Errorf(agentbox.Conflict, "its box is of another machine, whose user alone enters it where it is")
 
 // connectThere is api.ConnectContext.
-func (h Handover) connectThere(ctx context.Context, req api.ContextRef, _ agentbox.Progress) (api.Connection, error) {
+func (h *Handover) connectThere(ctx context.Context, req api.ContextRef, _ agentbox.Progress) (api.Connection, error) {
 	theirs, err := h.locate(req.Name)
 	if err != nil {
 		return api.Connection{}, err
 	}
-	machine := h.Peers.Name(theirs.Whose)
-	c, _, err := h.Elsewhere.LogIn(ctx, elsewhere.BoxThere{BoxAt: fleet.BoxAt{Name: theirs.ID, Peer: theirs.Whose}, Called: nameThere(theirs.Name, theirs.ID, machine)})
+	machine := h.Peers.Name(theirs.Owner)
+	c, _, err := h.Elsewhere.LogIn(ctx, elsewhere.BoxThere{BoxAt: fleet.BoxAt{Name: theirs.ID, Peer: theirs.Owner}, Called: nameThere(theirs.Name, theirs.ID, machine)})
 	return c, err
 }
 

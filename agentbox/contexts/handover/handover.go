@@ -35,16 +35,16 @@ import (
 // Handover says what boxes and tasks are (package identity), hands them to members who may enter them,
 // and brings those of others here.
 type Handover struct {
-	*Parts
+	Parts
 	Owner  *contexts.Owner
-	cache  *sharedCache
+	cache  sharedCache
 	seen   *identity.Checks
 	Copies *copies
 	Ahead  *ahead
 	live   *contexts.LiveOwner
-	going  *going
+	going  going
 
-	pushing *sync.Mutex // held while work is taken
+	pushing sync.Mutex // held while work is taken
 }
 
 // Parts are what a handover is made of.
@@ -69,8 +69,9 @@ type Parts struct {
 }
 
 // New serves the team; Copies.Run, Ahead.Run and SettleArrivals have to run beside it.
-func New(p Parts) Handover {
-	h := Handover{Parts: &p, cache: new(sharedCache), seen: &identity.Checks{File: p.Home.CIChecks()}, pushing: new(sync.Mutex), going: new(going), Owner: &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}}
+func New(p Parts) *Handover {
+	h := &Handover{Parts: p, seen: &identity.Checks{File: p.Home.CIChecks()}}
+	h.Owner = &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}
 	h.Owner.Find, h.Owner.Prepare, h.Owner.Accept, h.Owner.Steal = h.find, h.prepare, h.accept, h.steal
 	h.Owner.Subjects, h.Owner.Begun, h.Owner.History = h.subjects, h.begun, h.historyOf
 	h.Copies, h.Ahead = &copies{Handover: h}, &ahead{Handover: h}
@@ -84,7 +85,7 @@ func New(p Parts) Handover {
 	return h
 }
 
-func (h Handover) Handle(mux *http.ServeMux) {
+func (h *Handover) Handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ShowIdentity, h.show)
 	api.Handle(mux, api.CheckIdentity, h.check)
 	api.Handle(mux, api.IdentityStats, h.stats)
@@ -103,7 +104,7 @@ type subject struct {
 	task *agentbox.Task // nil for a box
 }
 
-func (h Handover) lookUp(ctx context.Context, ref api.BoxRef) (subject, error) {
+func (h *Handover) lookUp(ctx context.Context, ref api.BoxRef) (subject, error) {
 	if id, err := agentbox.ParseTaskID(ref.Box); err == nil {
 		t, err := h.Queue.Store.Read(id)
 		if err == nil {
@@ -117,7 +118,7 @@ func (h Handover) lookUp(ctx context.Context, ref api.BoxRef) (subject, error) {
 	return subject{contexts.Subject{ID: b.ID.String(), Project: b.Project}, b.Name, nil}, err
 }
 
-func (h Handover) find(ctx context.Context, name string) (contexts.Subject, error) {
+func (h *Handover) find(ctx context.Context, name string) (contexts.Subject, error) {
 	if name == "" {
 		return contexts.Subject{}, agentbox.Errorf(agentbox.NotFound, "no name")
 	}
@@ -126,7 +127,7 @@ func (h Handover) find(ctx context.Context, name string) (contexts.Subject, erro
 }
 
 // capture takes a snapshot of a box or task, and signs what it is.
-func (h Handover) capture(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, encoded []byte, snap layers.StoredSnapshot, err error) {
+func (h *Handover) capture(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, encoded []byte, snap layers.StoredSnapshot, err error) {
 	if d, snap, err = h.read(ctx, s, progress); err != nil {
 		return d, nil, snap, err
 	}
@@ -139,7 +140,7 @@ func (h Handover) capture(ctx context.Context, s subject, progress agentbox.Prog
 	return d, encoded, snap, err
 }
 
-func (h Handover) read(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, snap layers.StoredSnapshot, err error) {
+func (h *Handover) read(ctx context.Context, s subject, progress agentbox.Progress) (d identity.Document, snap layers.StoredSnapshot, err error) {
 	ref := api.BoxRef{Box: s.ID}
 	kept, err := h.Work.Left(ctx, &ref)
 	if err != nil {
@@ -178,7 +179,7 @@ func (h Handover) read(ctx context.Context, s subject, progress agentbox.Progres
 
 // ofAttempt is what the box of a task's last attempt was made of, as far as it was recorded: an attempt
 // of another machine is not.
-func (h Handover) ofAttempt(t agentbox.Task) (d identity.Document, err error) {
+func (h *Handover) ofAttempt(t agentbox.Task) (d identity.Document, err error) {
 	err = durable.ReadJSON(filepath.Join(h.Queue.Store.Attempt(t.ID, t.Last().Number), tasks.IdentityFile), &d)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -186,7 +187,7 @@ func (h Handover) ofAttempt(t agentbox.Task) (d identity.Document, err error) {
 	return d, err
 }
 
-func (h Handover) show(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Identity, error) {
+func (h *Handover) show(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (api.Identity, error) {
 	s, err := h.lookUp(ctx, ref)
 	if err != nil {
 		return api.Identity{}, err
@@ -200,7 +201,7 @@ func (h Handover) show(ctx context.Context, ref api.BoxRef, progress agentbox.Pr
 }
 
 // prepare makes what a member who may enter a context is handed.
-func (h Handover) prepare(ctx context.Context, of contexts.Subject, q contexts.Question) (a contexts.Answer, err error) {
+func (h *Handover) prepare(ctx context.Context, of contexts.Subject, q contexts.Question) (a contexts.Answer, err error) {
 	s, err := h.lookUp(ctx, api.BoxRef{Box: of.ID})
 	if err != nil {
 		return a, err
@@ -217,7 +218,7 @@ func (h Handover) prepare(ctx context.Context, of contexts.Subject, q contexts.Q
 	return a, err
 }
 
-func (h Handover) steal(ctx context.Context, of contexts.Subject, member peers.PeerID) error {
+func (h *Handover) steal(ctx context.Context, of contexts.Subject, member peers.PeerID) error {
 	ref := api.BoxRef{Box: of.ID}
 	if kept, err := h.Work.Find(ctx, &ref); kept != nil || err != nil {
 		return err // nothing of it runs here
@@ -226,7 +227,7 @@ func (h Handover) steal(ctx context.Context, of contexts.Subject, member peers.P
 }
 
 // share replaces who may enter something.
-func (h Handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Progress) (out api.Shared, err error) {
+func (h *Handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Progress) (out api.Shared, err error) {
 	what := contexts.Subject{}
 	if req.Project {
 		p, err := sources.ProjectOf(ctx, req.Directory)
@@ -257,7 +258,7 @@ func (h Handover) share(ctx context.Context, req api.ShareRequest, _ agentbox.Pr
 	return out, h.Owner.Share(what, members, req.Push)
 }
 
-func (h Handover) members(req api.ShareRequest) (ids []string, err error) {
+func (h *Handover) members(req api.ShareRequest) (ids []string, err error) {
 	switch {
 	case req.Stop:
 		return nil, nil
@@ -281,7 +282,7 @@ const maxShared = 50
 
 // shared are the newest tasks that have ended with work that some member may enter. They are read
 // again when somebody shares something, or after a while.
-func (h Handover) shared() []agentbox.Task {
+func (h *Handover) shared() []agentbox.Task {
 	h.cache.mu.Lock()
 	defer h.cache.mu.Unlock()
 	if time.Since(h.cache.read) < cacheTime {
@@ -306,7 +307,7 @@ func (h Handover) shared() []agentbox.Task {
 }
 
 // NeedsSource tells whether others may enter a task that has ended and left nothing but its source.
-func (h Handover) NeedsSource(t agentbox.Task) bool {
+func (h *Handover) NeedsSource(t agentbox.Task) bool {
 	last := t.Last()
 	if last == nil || last.Result == nil || last.Result.Ref != "" {
 		return false

@@ -16,7 +16,7 @@ import (
 const reportSeconds = 120
 
 // check is api.CheckIdentity. What it finds is kept for stats.
-func (h Handover) check(ctx context.Context, req api.IdentityCheck, progress agentbox.Progress) ([]identity.Difference, error) {
+func (h *Handover) check(ctx context.Context, req api.IdentityCheck, progress agentbox.Progress) ([]identity.Difference, error) {
 	ci, err := identity.ParseReport(strings.NewReader(req.Report))
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (h Handover) check(ctx context.Context, req api.IdentityCheck, progress age
 }
 
 // taskIn is the task that runs in a box, "" for none.
-func (h Handover) taskIn(box string) string {
+func (h *Handover) taskIn(box string) string {
 	for _, t := range h.Queue.Open() {
 		if last := t.Last(); last != nil && last.BoxName == box {
 			return t.ID.String()
@@ -56,7 +56,7 @@ func (h Handover) taskIn(box string) string {
 }
 
 // stats is api.IdentityStats.
-func (h Handover) stats(ctx context.Context, req api.TaskList, _ agentbox.Progress) (identity.Stats, error) {
+func (h *Handover) stats(ctx context.Context, req api.TaskList, _ agentbox.Progress) (identity.Stats, error) {
 	name := ""
 	if p, err := sources.ProjectOf(ctx, req.Directory); err == nil && !req.All {
 		name = p.Name

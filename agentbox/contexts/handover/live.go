@@ -44,7 +44,7 @@ func (h heldBox) Give(g api.Given) error {
 
 // mayTake finds the box that a member may take with what runs in it: one who may hand work back, or to
 // whom it goes back. Of a task, it is the box of its attempt here.
-func (h Handover) mayTake(ctx context.Context, name string, member peers.PeerID) (string, error) {
+func (h *Handover) mayTake(ctx context.Context, name string, member peers.PeerID) (string, error) {
 	of, err := h.find(ctx, name)
 	if err != nil {
 		return "", err
@@ -78,7 +78,7 @@ func (a arriving) Receive(ctx context.Context, h contexts.LiveAnswer, r io.Reade
 }
 
 // dialLive connects to the machine that has a box.
-func (h Handover) dialLive(ctx context.Context, peer string) (contexts.LiveTo, func(), error) {
+func (h *Handover) dialLive(ctx context.Context, peer string) (contexts.LiveTo, func(), error) {
 	id, err := peers.ParsePeer(peer)
 	if err != nil {
 		return contexts.LiveTo{}, nil, err
@@ -129,12 +129,12 @@ func (p *pulling) canMove(ctx context.Context, theirs team.AnnouncedContext) (l 
 }
 
 // moveHere is api.MoveContext.
-func (h Handover) moveHere(ctx context.Context, req api.MoveRequest, progress agentbox.Progress) (api.UpResponse, error) {
+func (h *Handover) moveHere(ctx context.Context, req api.MoveRequest, progress agentbox.Progress) (api.UpResponse, error) {
 	return host.MovesOf(h.Boxes).MoveHere(ctx, req, h.moveFrom(req.Live.Peer), progress)
 }
 
 // moveFrom moves a box here from a machine that has it.
-func (h Handover) moveFrom(peer string) func(context.Context, *host.Arrival) error {
+func (h *Handover) moveFrom(peer string) func(context.Context, *host.Arrival) error {
 	return func(ctx context.Context, a *host.Arrival) error {
 		to, end, err := h.dialLive(ctx, peer)
 		if err != nil {
@@ -156,7 +156,7 @@ func (h Handover) moveFrom(peer string) func(context.Context, *host.Arrival) err
 const settleEvery = 10 * time.Second
 
 // SettleArrivals says what is left to say about boxes that came from other machines, until ctx ends.
-func (h Handover) SettleArrivals(ctx context.Context) {
+func (h *Handover) SettleArrivals(ctx context.Context) {
 	for {
 		changed := h.Changed()
 		for _, a := range host.MovesOf(h.Boxes).Arrivals() {
@@ -173,7 +173,7 @@ func (h Handover) SettleArrivals(ctx context.Context) {
 	}
 }
 
-func (h Handover) settleArrival(ctx context.Context, a *host.Arrival) error {
+func (h *Handover) settleArrival(ctx context.Context, a *host.Arrival) error {
 	if a.Step() == string(contexts.StepMine) && !a.Ran() {
 		return nil // nobody has woken it
 	}

@@ -28,7 +28,7 @@ const (
 // ahead gets what contexts of others began with before anybody enters them (contexts.Ahead): images,
 // results of setup and commits, which are most of what entering waits for. Nothing of it runs.
 type ahead struct {
-	Handover
+	*Handover
 	turn sync.Mutex // held by a round
 
 	mu   sync.Mutex         // held while the file is changed; guards stop

@@ -19,7 +19,7 @@ import (
 	peers "agentbox/mesh/identity"
 )
 
-func (h Handover) push(ctx context.Context, req api.PushRequest, progress agentbox.Progress) (out api.PushedContext, err error) {
+func (h *Handover) push(ctx context.Context, req api.PushRequest, progress agentbox.Progress) (out api.PushedContext, err error) {
 	begun, origins := time.Now(), host.OriginsOf(h.Boxes)
 	b, of, err := origins.Entered(ctx, req.BoxRef)
 	if err != nil {
@@ -63,7 +63,7 @@ func (h Handover) push(ctx context.Context, req api.PushRequest, progress agentb
 }
 
 // handBack asks the owner to take it, who fetches meanwhile what q names.
-func (h Handover) handBack(ctx context.Context, peer peers.PeerID, of api.Entered, q contexts.Push) (contexts.Pushed, error) {
+func (h *Handover) handBack(ctx context.Context, peer peers.PeerID, of api.Entered, q contexts.Push) (contexts.Pushed, error) {
 	c, err := h.Peers.DialService(ctx, peer, contexts.PushService)
 	if err != nil {
 		return contexts.Pushed{}, err
@@ -84,7 +84,7 @@ func (h Handover) handBack(ctx context.Context, peer peers.PeerID, of api.Entere
 }
 
 // signedBy reads an identity that a member must have signed.
-func (h Handover) signedBy(peer peers.PeerID, encoded []byte) (identity.Document, error) {
+func (h *Handover) signedBy(peer peers.PeerID, encoded []byte) (identity.Document, error) {
 	member, err := h.Mesh.Find(peer.String())
 	if err != nil {
 		return identity.Document{}, err
@@ -99,7 +99,7 @@ func (h Handover) signedBy(peer peers.PeerID, encoded []byte) (identity.Document
 // accept takes what a member made of a context: its box goes on from that if it is as it was entered,
 // and else the work is kept beside it. Pushes go one after the other, each of which sees what the
 // earlier one did.
-func (h Handover) accept(ctx context.Context, of contexts.Subject, member peers.PeerID, q contexts.Push) (out contexts.Pushed, err error) {
+func (h *Handover) accept(ctx context.Context, of contexts.Subject, member peers.PeerID, q contexts.Push) (out contexts.Pushed, err error) {
 	h.pushing.Lock()
 	defer h.pushing.Unlock()
 	s, err := h.lookUp(ctx, api.BoxRef{Box: of.ID})
@@ -142,7 +142,7 @@ func (h Handover) accept(ctx context.Context, of contexts.Subject, member peers.
 }
 
 // handedOver reads the identity as which a context was handed over: this machine signed it.
-func (h Handover) handedOver(s subject, encoded []byte) (identity.Document, error) {
+func (h *Handover) handedOver(s subject, encoded []byte) (identity.Document, error) {
 	d, err := identity.Parse(encoded)
 	if err == nil {
 		err = d.Verify(h.Key.Public().(ed25519.PublicKey))
@@ -153,7 +153,7 @@ func (h Handover) handedOver(s subject, encoded []byte) (identity.Document, erro
 	return d, err
 }
 
-func (h Handover) receive(ctx context.Context, s subject, member peers.PeerID, q contexts.Push) (out layers.StoredSnapshot, err error) {
+func (h *Handover) receive(ctx context.Context, s subject, member peers.PeerID, q contexts.Push) (out layers.StoredSnapshot, err error) {
 	all, remotes := h.Snapshots, h.Remotes
 	defer h.Team.Expect(member, q.Identity, q.Snapshot, q.Work)()
 	b, err := all.FetchIdentity(ctx, remotes, q.Identity)
@@ -189,7 +189,7 @@ func (h Handover) receive(ctx context.Context, s subject, member peers.PeerID, q
 }
 
 // offer keeps work under a ref, in the mirror and in the box if there is one.
-func (h Handover) offer(ctx context.Context, out contexts.Pushed, b *work.Box, member peers.PeerID, got layers.StoredSnapshot) (contexts.Pushed, error) {
+func (h *Handover) offer(ctx context.Context, out contexts.Pushed, b *work.Box, member peers.PeerID, got layers.StoredSnapshot) (contexts.Pushed, error) {
 	of := project.Project{Name: got.Document.Project}
 	ref, err := got.Document.KeepPushed(ctx, h.Home.Mirror(of.ID()), h.Peers.Name(member))
 	if err != nil {

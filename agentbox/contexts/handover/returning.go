@@ -44,7 +44,7 @@ func (g *going) to(peer peers.PeerID, id string) bool {
 
 // pushLive has what runs in a box go back to the one that it came from: the other machine takes it, as it
 // was taken from there.
-func (h Handover) pushLive(ctx context.Context, id agentbox.BoxID, progress agentbox.Progress) error {
+func (h *Handover) pushLive(ctx context.Context, id agentbox.BoxID, progress agentbox.Progress) error {
 	moves := host.MovesOf(h.Boxes)
 	for _, a := range moves.Arrivals() { // it may have come a moment ago
 		if a.Box() == id {
@@ -80,7 +80,7 @@ func (h Handover) pushLive(ctx context.Context, id agentbox.BoxID, progress agen
 }
 
 // whereIsIt says of a box that was to go back whether it goes on here.
-func (h Handover) whereIsIt(ctx context.Context, id agentbox.BoxID, err error) error {
+func (h *Handover) whereIsIt(ctx context.Context, id agentbox.BoxID, err error) error {
 	_, given := host.MovesOf(h.Boxes).Given(context.WithoutCancel(ctx), id.String())
 	switch {
 	case err == nil || agentbox.CodeOf(err) == agentbox.Conflict && !given:
@@ -95,7 +95,7 @@ func (h Handover) whereIsIt(ctx context.Context, id agentbox.BoxID, err error) e
 }
 
 // comeBack takes what runs in a member's box back here.
-func (h Handover) comeBack(ctx context.Context, member peers.PeerID, q contexts.Said) error {
+func (h *Handover) comeBack(ctx context.Context, member peers.PeerID, q contexts.Said) error {
 	of, err := h.find(ctx, q.ID)
 	may := false
 	if err == nil {

@@ -276,12 +276,12 @@ func (m Membership) Work(context.Context, api.None, agentbox.Progress) ([]api.Te
 		ready = m.Ready()
 	}
 	for _, t := range m.Team.TeamContexts() {
-		if _, known := names[t.Whose]; t.Whose != t.Owner && known {
+		if _, known := names[t.Owner]; t.Owner != t.Announcer && known {
 			continue // a copy of what its owner announces, too
 		}
 		out = append(out, api.TeamContext{
-			Peer: t.Owner.String(), Machine: names[t.Owner], Online: here[t.Owner], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
-			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation, Ready: ready(t.Owner.String(), t.ID),
+			Peer: t.Announcer.String(), Machine: names[t.Announcer], Online: here[t.Announcer], Kind: string(t.Kind), ID: t.ID, Name: t.Name, State: t.State,
+			Project: t.Project, Branch: t.Branch, Isolation: t.Isolation, Ready: ready(t.Announcer.String(), t.ID),
 		})
 	}
 	return out, nil
