@@ -121,7 +121,8 @@ func (r Runner) left(run int, begun time.Time) string {
 	return ", " + (each * time.Duration(r.Runs-run)).Round(time.Second).String() + " left"
 }
 
-// giveUpAfter is how many first samples of a scenario fail before it is not tried any more: each may take minutes.
+// giveUpAfter is how many first samples of a scenario fail before it is not tried any more: each may take
+// minutes.
 const giveUpAfter = 2
 
 // sample takes one sample. A failed sample counts as the scenario's ceiling, so that failures make

@@ -1,11 +1,11 @@
 #!/bin/sh
 # os/exec of Go 1.26
 #
-# Expected: a type that embeds bytes.Buffer and has a Write of its own, as cmd.Stderr, has its Write called with what the
-# command says, as it does with fmt.Fprint; so it can notice when a command goes silent, or redact a line.
-# Seen: its Write is never called. os/exec copies by io.Copy, which prefers the ReadFrom of the writer, and that is the
-# promoted one of bytes.Buffer: everything arrives, unseen. A Buffer that is a named field is written to as expected.
-# Exits non-zero if that changes.
+# Expected: a type that embeds bytes.Buffer and has a Write of its own, as cmd.Stderr, has its Write called
+# with what the command says, as it does with fmt.Fprint; so it can notice when a command goes silent, or
+# redact a line. Seen: its Write is never called. os/exec copies by io.Copy, which prefers the ReadFrom of
+# the writer, and that is the promoted one of bytes.Buffer: everything arrives, unseen. A Buffer that is a
+# named field is written to as expected. Exits non-zero if that changes.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -10,10 +10,10 @@
 //	fence   the number of a lease of an attempt, one higher for each. Whoever has an older one is told
 //	        so, and stops
 //
-// The owner offers a few attempts of each kind in its catalogue. A worker that finds one, and whose owner allows
-// it (package idle), asks for the lease of it or of another one like it, in turn of the owners (Choose, Turns);
-// what follows is questions of the worker to the owner, on the
-// mesh's service Service, each on a stream of its own:
+// The owner offers a few attempts of each kind in its catalogue. A worker that finds one, and whose owner
+// allows it (package idle), asks for the lease of it or of another one like it, in turn of the owners
+// (Choose, Turns); what follows is questions of the worker to the owner, on the mesh's service Service,
+// each on a stream of its own:
 //
 //	claim                the lease, of which attempt, and what to do
 //	manifest, export     the source, of which only what the worker lacks is sent (package source)

@@ -13,8 +13,8 @@ import (
 // answered at once.
 const brief = 5 * time.Second
 
-// lines has a connection to each owner that was asked something briefly: beginning one costs ten times the bytes
-// of a beat. Each ends when nothing was said on it for 30 s. The zero lines is ready.
+// lines has a connection to each owner that was asked something briefly: beginning one costs ten times the
+// bytes of a beat. Each ends when nothing was said on it for 30 s. The zero lines is ready.
 type lines struct {
 	mu   sync.Mutex
 	open map[identity.PeerID]*wire.Conn
@@ -64,7 +64,8 @@ func (l *lines) close() {
 	}
 }
 
-// askBriefly asks the owner a question with a short answer that may be asked twice, on a connection that stays.
+// askBriefly asks the owner a question with a short answer that may be asked twice, on a connection that
+// stays.
 func (w *Worker) askBriefly(ctx context.Context, owner identity.PeerID, q question) (a answer, err error) {
 	if c := w.lines.take(owner); c != nil {
 		asking, cancel := context.WithTimeout(ctx, brief)

@@ -23,8 +23,8 @@ const (
 	mostOfKind  = 4
 )
 
-// Kind is what is alike for machines of attempts that wait. Those that some machines are to avoid are of a kind
-// of their own.
+// Kind is what is alike for machines of attempts that wait. Those that some machines are to avoid are of a
+// kind of their own.
 type Kind struct {
 	Project, Secrets string
 	Where            string
@@ -66,8 +66,8 @@ func (s Shown) Next(waiting map[Kind][]Offer, stale map[Kind]bool) Shown {
 	return next
 }
 
-// InTurn are the offers, at most as many as a catalogue may have: first the oldest of each kind, then the second
-// of each, and so on. Thousands for which there is no machine leave the others their turn.
+// InTurn are the offers, at most as many as a catalogue may have: first the oldest of each kind, then the
+// second of each, and so on. Thousands for which there is no machine leave the others their turn.
 func (s Shown) InTurn() (all []Offer) {
 	kinds := make([][]Offer, 0, len(s))
 	for _, offers := range s {
@@ -136,8 +136,8 @@ func (o *Owner) Offers() (all []catalogue.Record) {
 
 func (o *offered) waits() bool { return !o.lease.Held() && !o.cancelled && !o.finished }
 
-// maxWaiting bounds the attempts that are offered or might be next, each of which takes memory. The others wait in
-// the queue; but a few of each kind are always here.
+// maxWaiting bounds the attempts that are offered or might be next, each of which takes memory. The others
+// wait in the queue; but a few of each kind are always here.
 const maxWaiting = maxKept
 
 // Room is how many more attempts like that of a task may wait (task.Remote).

@@ -52,8 +52,9 @@ func addWaiting(o *Owner, n int, project, where string) (id agentbox.TaskID) {
 	return id
 }
 
-// A catalogue stays as it is while tasks of each kind wait. Who asks for one that somebody has gets the next one
-// like it, but none that it does not want; an earlier build, which cannot ask so, is offered others.
+// A catalogue stays as it is while tasks of each kind wait. Who asks for one that somebody has gets the
+// next one like it, but none that it does not want; an earlier build, which cannot ask so, is offered
+// others.
 func TestOffersStay(t *testing.T) {
 	o := &Owner{open: map[attemptKey]*offered{}, Changed: func() {}}
 	var ids []agentbox.TaskID
@@ -183,7 +184,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// BenchmarkOffers is what an owner with as many attempts as may wait decides: what is offered, and who gets one.
+// BenchmarkOffers is what an owner with as many attempts as may wait decides: what is offered, and who gets
+// one.
 func BenchmarkOffers(b *testing.B) {
 	o := &Owner{open: map[attemptKey]*offered{}}
 	var ids []agentbox.TaskID

@@ -322,7 +322,8 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 	return answer{}, agentbox.Errorf(agentbox.Invalid, "a question about a task that this build does not know: %.40q", q.Do)
 }
 
-// claim gives a peer the attempt that it asks for, or one like it. Of those who ask at once, each gets another one.
+// claim gives a peer the attempt that it asks for, or one like it. Of those who ask at once, each gets
+// another one.
 func (o *Owner) claim(ctx context.Context, peer identity.PeerID, q question) (answer, error) {
 	for at := o.instead(q); at != nil; at = o.instead(q) {
 		a, err := o.grant(ctx, at, peer)
@@ -540,8 +541,8 @@ func (o *Owner) receive(ctx context.Context, at *offered, q question, s io.Reade
 	return o.Accept(ctx, at.task, Sanitized(*q.Result, at.lease.Name, Most(at.attempt, at.need)), s)
 }
 
-// Most is what an attempt can have used by now: twice what its box has, as the machine has work with it beside
-// that. More bytes and tokens than mostCounted, nothing uses.
+// Most is what an attempt can have used by now: twice what its box has, as the machine has work with it
+// beside that. More bytes and tokens than mostCounted, nothing uses.
 func Most(a agentbox.Attempt, need resources.Share) agentbox.Consumption {
 	wall := max(time.Since(a.Started), 0)
 	memory := 2 * max(need.Memory, 1<<30)
@@ -550,7 +551,8 @@ func Most(a agentbox.Attempt, need resources.Share) agentbox.Consumption {
 
 const mostCounted = 1e15
 
-// believed is what may be believed of a worker's figures, which cost somebody: none is negative, or more than most.
+// believed is what may be believed of a worker's figures, which cost somebody: none is negative, or more
+// than most.
 func believed(said *agentbox.Consumption, most agentbox.Consumption) *agentbox.Consumption {
 	if said == nil {
 		return nil
@@ -569,8 +571,8 @@ func believed(said *agentbox.Consumption, most agentbox.Consumption) *agentbox.C
 
 func counted(n int64) int64 { return min(max(n, 0), mostCounted) }
 
-// Sanitized is what may be believed of a worker's result: how it ended, and figures about it, which are at most
-// these.
+// Sanitized is what may be believed of a worker's result: how it ended, and figures about it, which are at
+// most these.
 func Sanitized(r agentbox.Result, worker string, most agentbox.Consumption) agentbox.Result {
 	text := func(s string) string { return agentbox.Printable(s[:min(len(s), maxText)]) }
 	out := agentbox.Result{

@@ -271,7 +271,8 @@ func fromSaved(_ context.Context, _ agentbox.Task, a agentbox.Attempt) (*agentbo
 	return &agentbox.SourceRef{Digest: a.Saved.Snapshot}, func() {}, nil
 }
 
-// What a worker says that its attempt used is bounded: it can neither take from what a batch has cost, nor end it.
+// What a worker says that its attempt used is bounded: it can neither take from what a batch has cost, nor
+// end it.
 func TestForgedCost(t *testing.T) {
 	most := Most(agentbox.Attempt{Started: time.Now().Add(-time.Minute)}, resources.Share{CPUs: 2, Memory: 1 << 30})
 	long := strings.Repeat("m\n", 10000)

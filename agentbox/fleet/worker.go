@@ -278,8 +278,8 @@ func readOffers(team Team) (all []Offer) {
 	return all
 }
 
-// take claims an offer, or another attempt like it, fetches its source and queues it. If that fails, the lease
-// is given back. It returns which one it was.
+// take claims an offer, or another attempt like it, fetches its source and queues it. If that fails, the
+// lease is given back. It returns which one it was.
 func (w *Worker) take(ctx context.Context, o Offer) (Offer, error) {
 	w.mu.Lock()
 	q := question{Do: askClaim, Task: o.Task, Attempt: o.Attempt, Alike: true, Except: w.not.of(o.Owner, time.Now())}

@@ -368,7 +368,8 @@ rest() {
 	none=$(git hash-object -t tree /dev/null) ignored= state=
 	unset GIT_LITERAL_PATHSPECS
 	if [ -n "$ARTIFACTS" ]; then
-		# With the index, which has the rules that a sparse checkout leaves out: all of it, so no common prefix.
+		# With the index, which has the rules that a sparse checkout leaves out: all of it, so no common
+		# prefix.
 		printf '%s\n' "$ARTIFACTS" .git/none | sed 's/^/:(glob)/' | tr '\n' '\0' | xargs -0 git -c 'safe.directory=*' ls-files -o -i --exclude-standard -z -- >"$r/names"
 		export GIT_INDEX_FILE="$r/ignored" GIT_LITERAL_PATHSPECS=1
 		if [ -s "$r/names" ]; then

@@ -102,7 +102,8 @@ func (b bounded) Run(ctx context.Context, t agentbox.Task, _ agentbox.Attempt, _
 	return agentbox.Result{}, ctx.Err()
 }
 
-// No more attempts wait elsewhere than there is room for, however often the queue looks; after a restart, either.
+// No more attempts wait elsewhere than there is room for, however often the queue looks; after a restart,
+// either.
 func TestOthersHaveRoom(t *testing.T) {
 	store := manyTasks(t, 20, 0)
 	first := map[agentbox.TaskID]bool{}

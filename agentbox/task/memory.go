@@ -9,8 +9,8 @@ import (
 	"agentbox/agentbox"
 )
 
-// Memory has tasks that do not change until the queue changes them: those that have ended, and those that nobody
-// has begun. So a list of thousands reads only what is new. The zero Memory is ready.
+// Memory has tasks that do not change until the queue changes them: those that have ended, and those that
+// nobody has begun. So a list of thousands reads only what is new. The zero Memory is ready.
 type Memory struct {
 	mu      sync.Mutex
 	known   map[agentbox.TaskID]*remembered
@@ -43,7 +43,8 @@ func (m *Memory) recall(id agentbox.TaskID) (t agentbox.Task, ok bool) {
 	return t, ok
 }
 
-// waiting returns the record of a task that nobody has begun, which does not change; nil if that is not known.
+// waiting returns the record of a task that nobody has begun, which does not change; nil if that is not
+// known.
 func (m *Memory) waiting(id agentbox.TaskID) *record {
 	if m == nil {
 		return nil
@@ -56,11 +57,12 @@ func (m *Memory) waiting(id agentbox.TaskID) *record {
 	return nil
 }
 
-// settled is how long ago a directory was changed whose entries do not change unseen: file systems have times of
-// some milliseconds.
+// settled is how long ago a directory was changed whose entries do not change unseen: file systems have
+// times of some milliseconds.
 const settled = time.Second
 
-// entries lists the tasks that a directory has, as it was changed last at a time. It reads it only if it has changed.
+// entries lists the tasks that a directory has, as it was changed last at a time. It reads it only if it
+// has changed.
 func (m *Memory) entries(dir string) (ids []agentbox.TaskID, as time.Time, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -109,7 +109,8 @@ type Saver interface {
 // Remote has an attempt carried out by another machine. Run returns its result, or ctx's error; after
 // a restart it is called again for the same attempt. dir is the attempt's directory.
 type Remote interface {
-	// Room is how many more attempts like that of a task may wait there, when so many are to be run there already.
+	// Room is how many more attempts like that of a task may wait there, when so many are to be run there
+	// already.
 	Room(t agentbox.Task, need Need, begun int) int
 	Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need Need, dir string, cancelled <-chan struct{}) (agentbox.Result, error)
 }
@@ -150,7 +151,8 @@ type Queue struct {
 	wake background.Signal
 	work background.Group // the tasks that are followed; closed by Run
 
-	// mu guards running, elsewhere, listed, watches and changed. done and spent belong to the goroutine of Run.
+	// mu guards running, elsewhere, listed, watches and changed. done and spent belong to the goroutine of
+	// Run.
 	mu        sync.Mutex
 	running   map[agentbox.TaskID]record
 	elsewhere int                      // of them: those that other machines run
@@ -261,8 +263,8 @@ func (q *Queue) Open() []agentbox.Task {
 	return q.listed
 }
 
-// begin follows a task in the background, if nobody does already and there is room for it. What is found of that
-// is in free, so that it is not looked for again for each of thousands.
+// begin follows a task in the background, if nobody does already and there is room for it. What is found of
+// that is in free, so that it is not looked for again for each of thousands.
 func (q *Queue) begin(t agentbox.Task, free map[place]int) {
 	rec := q.Store.Memory.waiting(t.ID)
 	if rec == nil {
@@ -317,8 +319,8 @@ func (q *Queue) count(rec *record, by int) {
 	}
 }
 
-// hasRoom tells whether a task may begin. A held task always may, as a person waits as for a box; and so may a
-// first one: the host refuses a box that is too large, with a reason. The caller holds mu.
+// hasRoom tells whether a task may begin. A held task always may, as a person waits as for a box; and so
+// may a first one: the host refuses a box that is too large, with a reason. The caller holds mu.
 func (q *Queue) hasRoom(t agentbox.Task, rec *record, free map[place]int) bool {
 	if rec.Held {
 		return true

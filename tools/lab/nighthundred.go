@@ -15,8 +15,8 @@ import (
 	"agentbox/bench"
 )
 
-// What is run: on four machines beside the one that submits, which have two places each, it takes 25 s if nothing
-// costs any time.
+// What is run: on four machines beside the one that submits, which have two places each, it takes 25 s if
+// nothing costs any time.
 const (
 	hundredTasks  = 100
 	hundredPeers  = 4
@@ -41,8 +41,8 @@ func (o *hundred) scenarios() []bench.Scenario {
 	return all
 }
 
-// open makes the team, once; each machine has run as many tasks as it has places, so that it has the image and a
-// template.
+// open makes the team, once; each machine has run as many tasks as it has places, so that it has the image
+// and a template.
 func (o *hundred) open(ctx context.Context) (err error) {
 	if o.links != nil {
 		return nil

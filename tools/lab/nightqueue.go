@@ -76,8 +76,8 @@ func (o *queueLab) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// restart is from the start of the first command, without a daemon, until the tasks are offered: one of them is
-// said to wait for a machine.
+// restart is from the start of the first command, without a daemon, until the tasks are offered: one of
+// them is said to wait for a machine.
 func (o *queueLab) restart(ctx context.Context) (float64, error) {
 	if _, err := o.command(ctx, 0, false, "daemon", "stop"); err != nil {
 		return 0, err

@@ -24,8 +24,8 @@ func (h *Handover) Contexts(ctx context.Context) ([]team.Context, error) {
 			Kind: catalogue.Box, ID: b.ID.String(), Name: b.Name, State: string(b.State), Project: b.Project, Branch: b.Branch, Isolation: string(b.Isolation),
 		})
 	}
-	// Only open tasks, since one that has ended is no current work, and those that others may enter; of thousands,
-	// as many as are announced.
+	// Only open tasks, since one that has ended is no current work, and those that others may enter; of
+	// thousands, as many as are announced.
 	for _, all := range [][]agentbox.Task{h.Queue.Open(), h.shared()} {
 		for i := range all[:min(len(all), team.MaxContexts)] {
 			out = append(out, h.taskContext(all[i]))

@@ -32,8 +32,8 @@ type Member struct {
 type Result struct {
 	Done, GaveUp, Open, Twice int
 	Took                      time.Duration // until nothing was open
-	// Used is the part of the time of machines that were awake, while tasks waited, in which they did what was not
-	// done again.
+	// Used is the part of the time of machines that were awake, while tasks waited, in which they did what
+	// was not done again.
 	Used float64
 	// Ideal is how long the tasks take if machines do nothing else while they are awake, half of the time.
 	Ideal time.Duration
@@ -51,8 +51,9 @@ const (
 	saved = 5 * time.Minute
 )
 
-// Bytes on the cable, both ways, of a question on a connection of its own, on one that is there, and of the news
-// that a catalogue changed, which gossip sends that often; of one record of a catalogue, and of the rest of it.
+// Bytes on the cable, both ways, of a question on a connection of its own, on one that is there, and of the
+// news that a catalogue changed, which gossip sends that often; of one record of a catalogue, and of the
+// rest of it.
 const (
 	dialled  = 5200
 	asked    = 520
@@ -278,8 +279,8 @@ func (w *world) measure() {
 	}
 }
 
-// Office is a night of an office: 500 machines, half of them asleep at any time, a tenth of those without a word, and
-// 20,000 tasks of three members, of whom one submits half.
+// Office is a night of an office: 500 machines, half of them asleep at any time, a tenth of those without a
+// word, and 20,000 tasks of three members, of whom one submits half.
 func Office(seed uint64) Config {
 	return Config{
 		Machines: 500, Awake: time.Hour, Silent: 0.1, Length: 14 * time.Hour, Shortest: time.Minute, Longest: 15 * time.Minute, Seed: seed,

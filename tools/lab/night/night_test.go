@@ -2,13 +2,14 @@ package night
 
 import "testing"
 
-// TestOffice holds the rules to what is asked of a night: nothing lost or done twice, nine tenths of what is idle in
-// use, a third for each of three members, of whom one submits half.
+// TestOffice holds the rules to what is asked of a night: nothing lost or done twice, nine tenths of what
+// is idle in use, a third for each of three members, of whom one submits half.
 func TestOffice(t *testing.T) {
 	check(t, Run(Office(1)))
 }
 
-// Machines that never say that they fall asleep cost time, and now and then a task that three of them took down.
+// Machines that never say that they fall asleep cost time, and now and then a task that three of them took
+// down.
 func TestSilence(t *testing.T) {
 	cfg := Office(2)
 	cfg.Machines, cfg.Silent = 50, 1
