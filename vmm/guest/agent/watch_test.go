@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -47,8 +48,16 @@ func watching(t *testing.T, req protocol.WatchRequest) (next func() string, in i
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
+	// In one change: os.WriteFile also truncates, which the kernel tells apart where it was read in between.
 	write := func(name, text string) func() error {
-		return func() error { return os.WriteFile(at(name), []byte(text), 0o600) }
+		return func() error {
+			f, err := os.OpenFile(at(name), os.O_WRONLY|os.O_CREATE, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteString(text)
+			return errors.Join(err, f.Close())
+		}
 	}
 	rename := func(from, to string) func() error { return func() error { return os.Rename(at(from), at(to)) } }
 	if err := os.MkdirAll(at("old/deep"), 0o700); err != nil {
