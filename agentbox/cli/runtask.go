@@ -90,13 +90,16 @@ type foregroundTask struct {
 	err      error
 }
 
+// errNoConnection is of a task that ended before this program could attach to it.
+var errNoConnection = errors.New("its box is gone already")
+
 // attach connects our streams to the command until it ends or the user detaches. A task that ended
 // before that has no connection; its result says why. attach returns errDetached if the user left the
 // task running.
 func (f *foregroundTask) attach(ctx context.Context, begun api.TaskStarted, r run) error {
 	last := begun.Task.Last()
 	if begun.Connection.Key == "" || last == nil {
-		return nil
+		return errNoConnection
 	}
 	ctx, detach := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer detach(nil)
@@ -232,6 +235,9 @@ func (f *foregroundTask) result(attached error) error {
 			fmt.Fprintf(f.a.stderr, "agentbox: %s\n", oneLine(res.Reason))
 		}
 		return exit(*res.Exit)
+	case res.State == agentbox.TaskSucceeded && attached != nil:
+		return agentbox.Errorf(agentbox.Unavailable, "the command succeeded, but not all of its output arrived here: %w", attached).
+			WithHint("agentbox task logs %s", f.id)
 	case res.State == agentbox.TaskSucceeded:
 		return nil
 	// The connection's error says more than the state of a task without a result.
