@@ -30,7 +30,7 @@ UNRACED  = $(filter-out $(RACED),$(addprefix ./,$(TESTED)))
 # The tests of which -short leaves something out: what make slow runs, and what make nightly does.
 # agentbox/e2e compares them with those that there are (TestEachTestBelongsToOnePart).
 GUARDED  = TestConformance|TestFaults|TestBoxSurvivesHostileUser|TestClonesDiffer|TestWorkspaceAfterWarmUp|TestDiskLimit|TestGuestCannotSeeHost|TestIdleMachineReleasesProgramPages|TestImageHasExtendedAttributes|TestMachineProcessesAreConfined|TestWorkspaceBelongsToCaller|TestWaysOutAreClosed
-SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory|TestSnapshotRestoresAnything|TestSnapshotRestoresRealRepositories|TestNativeCaptureIsTheScripts
+SWEEPS   = TestFaultAtEachStep|TestFlippedBitInAnyFile|TestGCAfterFlippedByte|TestKilledAtAnyStep|TestPowerCuts|TestExecFlood|TestStockSSH|TestPartitionHeals|TestAptErrors|TestAptImage|TestAptImageAsUser|TestMillionChunksFitInMemory|TestSnapshotRestoresAnything|TestSnapshotRestoresRealRepositories|TestHugeTreeWithBaseline|TestNativeCaptureIsTheScripts
 
 .PHONY: help up build release binary modules compiled embedded agent test slow nightly unit race unraced raced-all arm64 e2e e2e-quick e2e-slow e2e-nightly machines sweeps k8s-objects release-key e2e-qemu e2e-git e2e-kvm e2e-lima e2e-release reproducible vet fuzz chaos soak bench bench-history lab bench-peers devcontainer-cli deps deps-test clean
 

@@ -47,6 +47,9 @@ func TestHugeTreeIsKept(t *testing.T) {
 
 // The same where what was uncommitted is to be told apart from it.
 func TestHugeTreeWithBaseline(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of git")
+	}
 	w, req := dirty(t, "echo mine >mine", "git config user.name t; git config user.email t@example.com; git commit -q --allow-empty -m begin; "+hugeTree)
 	commit := gitOut(t, w.box, "rev-parse", "HEAD")
 	kept, err := Keep(t.Context(), telling(t, w, w.base), req)
