@@ -16,6 +16,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/resources"
 	"agentbox/mesh/identity"
@@ -63,6 +64,8 @@ type Owner struct {
 	// Changed is called when there are other offers. It must not block.
 	Changed func()
 	Log     *slog.Logger
+
+	followed background.Topic // open has one more
 
 	mu    sync.Mutex
 	open  map[attemptKey]*offered
@@ -119,6 +122,7 @@ func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, ne
 	}
 	o.open[key] = at
 	o.mu.Unlock()
+	o.followed.Announce()
 	o.Changed()
 	defer func() {
 		o.mu.Lock()

@@ -30,6 +30,9 @@ func (o *Owner) Transfer(t agentbox.TaskID, to identity.PeerID) error {
 	return agentbox.Errorf(agentbox.Conflict, "task %s neither waits for a machine of the team nor has one", t).WithHint("agentbox task show %s says what it does", t)
 }
 
+// Followed is closed when one more attempt waits for a machine, or has one, than now.
+func (o *Owner) Followed() <-chan struct{} { return o.followed.Changed() }
+
 // keepFor completes what a keeper gets of a task: it looks for machines itself, and lends what it
 // borrows. What is for the keeper itself runs there.
 func keepFor(t agentbox.Task, keeper identity.PeerID, spec *agentbox.TaskSpec) {

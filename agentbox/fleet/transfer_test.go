@@ -75,14 +75,12 @@ func TestTransfer(t *testing.T) {
 			Sources: noSources{}, Name: func(p identity.PeerID) string { return p.Short() }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, nil },
 		}
-		done := make(chan struct{})
+		done, followed := make(chan struct{}), o.Followed()
 		go func() {
 			defer close(done)
 			_, _ = o.Run(ctx, one, agentbox.Attempt{Number: 1}, resources.Share{}, dir, nil)
 		}()
-		for o.find(question{Task: one.ID, Attempt: 1}) == nil {
-			time.Sleep(time.Millisecond)
-		}
+		<-followed
 		return o, func() { stop(); <-done }
 	}
 	q := question{Task: one.ID, Attempt: 1}

@@ -152,6 +152,8 @@ func (b *Boxes) Transfer(id agentbox.TaskID, to identity.PeerID) error {
 	return b.Owner.Transfer(id, to)
 }
 
+func (b *Boxes) Followed() <-chan struct{} { return b.Owner.Followed() }
+
 // Job is the one that runs in a box of another machine.
 func (b *Boxes) Job(ctx context.Context, box string) (j *agentbox.Job, known bool, err error) {
 	at, known := b.of(box)

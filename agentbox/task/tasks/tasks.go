@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -85,6 +86,8 @@ type Elsewhere interface {
 	// Keeper finds the builder that keeps tasks by its name, and transfer hands it one.
 	Keeper(name string) (identity.PeerID, error)
 	Transfer(agentbox.TaskID, identity.PeerID) error
+	// Followed is closed when one more task is one that can be transferred.
+	Followed() <-chan struct{}
 	// Waits says for what a task waits, nil if it does not wait for a machine.
 	Waits(agentbox.Task) *api.TaskWait
 	// FollowTask writes what a task's command writes, until it ends.
@@ -281,8 +284,35 @@ func (t Tasks) cancel(_ context.Context, id agentbox.TaskID) (agentbox.Task, err
 	return t.Queue.Store.Read(id)
 }
 
+// followTime is how long a task that has just begun, or whose daemon has, may take to be followed.
+const followTime = 10 * time.Second
+
+// transferOne waits for a task that is about to be followed: the daemon answers before its queue has
+// looked at all of them.
+func (t Tasks) transferOne(ctx context.Context, id agentbox.TaskID, to identity.PeerID) error {
+	late := time.NewTimer(followTime)
+	defer late.Stop()
+	for {
+		followed := t.Elsewhere.Followed()
+		err := t.Elsewhere.Transfer(id, to)
+		if agentbox.CodeOf(err) != agentbox.Conflict {
+			return err
+		}
+		if one, readErr := t.Queue.Store.Read(id); readErr != nil || one.State.Done() || one.Where == "" || len(one.Attempts) == 0 {
+			return err
+		}
+		select {
+		case <-followed:
+		case <-late.C:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // Transfer is api.TransferTasks. With names it stops at the first that fails.
-func (t Tasks) Transfer(_ context.Context, req api.TaskTransfer, _ agentbox.Progress) (all []agentbox.Task, err error) {
+func (t Tasks) Transfer(ctx context.Context, req api.TaskTransfer, _ agentbox.Progress) (all []agentbox.Task, err error) {
 	var to identity.PeerID
 	if req.To != "" {
 		if to, err = t.Elsewhere.Keeper(req.To); err != nil {
@@ -301,7 +331,7 @@ func (t Tasks) Transfer(_ context.Context, req api.TaskTransfer, _ agentbox.Prog
 	for _, name := range names {
 		id, err := t.Find(api.TaskRef{Task: name})
 		if err == nil {
-			err = t.Elsewhere.Transfer(id, to)
+			err = t.transferOne(ctx, id, to)
 		}
 		if agentbox.CodeOf(err) == agentbox.Conflict && len(req.Tasks) == 0 {
 			continue // it waits for its turn, or has just ended
