@@ -30,9 +30,10 @@ type Composed struct {
 // composeWords are a command: a list, or a text that is split by the library of Compose, which gives it
 // to no shell. Their variables are replaced; missing is the first that has no value.
 type composeWords struct {
-	list          []string
-	missing       string
-	before, after string // of a text, whose words end at a shell's operator: what is kept, and what is dropped
+	list    []string
+	missing string
+	// Of a text whose words end at a shell's operator: what is kept, and what is dropped.
+	before, after string
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.

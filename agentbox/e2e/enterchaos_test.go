@@ -164,7 +164,8 @@ func (c *enterChaos) fill() (undo func()) {
 	}
 	defer f.Close()
 	left := c.rand.Int64N(1 << 20)
-	for size := int64(fs.Bavail)*int64(fs.Bsize) - left; size > 0; size -= 1 << 20 { // what runs meanwhile writes, too
+	// What runs meanwhile writes, too.
+	for size := int64(fs.Bavail)*int64(fs.Bsize) - left; size > 0; size -= 1 << 20 {
 		if err := syscall.Fallocate(int(f.Fd()), 0, 0, size); err == nil {
 			break
 		} else if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EINTR) {

@@ -58,7 +58,8 @@ func (c *liveChaos) round() {
 	c.t.Logf("%s killed, %s: %s", who, op.what, op.told(err))
 	op.after(c.worker.chaos, err)
 	before := c.there
-	for deadline := time.Now().Add(opTimeout); !c.find(); time.Sleep(time.Second) { // until the machines have met
+	// Until the machines have met.
+	for deadline := time.Now().Add(opTimeout); !c.find(); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
 			c.t.Error("what ran in the box runs nowhere")
 			return

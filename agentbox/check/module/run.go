@@ -31,7 +31,8 @@ func Compile(ctx context.Context, prepare check.Prepare, wasm []byte) (*Compiled
 	if err != nil {
 		return nil, check.Report{}, err
 	}
-	limits := wazero.NewRuntimeConfig().WithCompilationCache(cache).WithDebugInfoEnabled(false) // memory is bounded by its allocator
+	// Memory is bounded by its allocator.
+	limits := wazero.NewRuntimeConfig().WithCompilationCache(cache).WithDebugInfoEnabled(false)
 	runtime := wazero.NewRuntimeWithConfig(ctx, limits)
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, runtime); err != nil {
 		return nil, check.Report{}, err
