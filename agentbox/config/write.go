@@ -24,13 +24,21 @@ func Write(c *Config) string {
 		fmt.Fprintf(&b, "toolchain:\n")
 	}
 	for _, t := range c.Toolchain.Tools() {
-		fmt.Fprintf(&b, "  %s: %s%s\n", t, strconv.Quote(c.Toolchain.Combined(t)), toolComment(c.Toolchain.ForTool(t)))
+		fmt.Fprintf(&b, "  %s: %s%s\n", t, versions(c.Toolchain.Constraints(t)), toolComment(c.Toolchain.ForTool(t)))
 	}
 	if len(c.Lockfiles) > 0 {
 		fmt.Fprintf(&b, "lockfiles: [%s]\n", strings.Join(quoted(c.Lockfiles), ", "))
 	}
 	b.WriteString("# memory: 4GiB         # default: depends on this machine\n# setup: [make deps]   # runs once for each state of the lockfiles\n")
 	return b.String()
+}
+
+// versions writes the constraints on a tool: one, or a list where files differ.
+func versions(constraints []string) string {
+	if len(constraints) < 2 {
+		return strconv.Quote(strings.Join(constraints, ""))
+	}
+	return "[" + strings.Join(quoted(constraints), ", ") + "]"
 }
 
 // toolComment returns a comment that names the files which ask for a tool. File names come from the

@@ -11,7 +11,7 @@ import (
 // What init writes means what was detected.
 func TestWriteRoundTrip(t *testing.T) {
 	root := write(t, map[string]string{
-		"go.mod": "module m\n\ngo 1.22\n", "go.sum": "", "Makefile": "", "web/package.json": `{"engines":{"node":">=18 <21"}}`, "web/package-lock.json": "{}", "odd\"na me/go.mod": "module n\n", "a\nsetup: x/go.mod": "module o\n",
+		"go.mod": "module m\n\ngo 1.22\n", "go.sum": "", "Makefile": "", "web/package.json": `{"engines":{"node":">=18 <21"}}`, "web/package-lock.json": "{}", "api/package.json": `{"engines":{"node":"^20"}}`, "odd\"na me/go.mod": "module n\n", "a\nsetup: x/go.mod": "module o\n",
 	})
 	detected, err := Load(context.Background(), root)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox/host/conversations"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/task/agents"
-	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/toolchain/resolve"
 	"agentbox/agentbox/workspace"
 )
 
@@ -57,7 +57,7 @@ func (m *Manager) addAgent(ctx context.Context, b *box, cfg *config.Config, o fl
 	// already, or the user's command fails because it is missing.
 	if len(o.Tools) > 0 && rec.Suite != "" {
 		end := progress.Begin("agent", o.Agent+" is installed in the box, which was made without it")
-		if _, err := m.setup.Install(ctx, rec.setupBox(m.home), o.Tools, toolchain.Candidates{}); err != nil {
+		if _, err := m.setup.Install(ctx, rec.setupBox(m.home), o.Tools, resolve.Candidates{}); err != nil {
 			return err
 		}
 		end("")

@@ -20,7 +20,7 @@ func (n Needs) Ecosystems() []string {
 	for _, t := range n.Tools() {
 		out = append(out, ecosystemsOf[t]...)
 	}
-	isFirst := func(version string) bool { return majorOf(version) == "1" }
+	isFirst := func(version string) bool { return MajorOf(version) == "1" }
 	if yarns := n.Constraints(Yarn); len(n.ForTool(Yarn)) > 0 && (len(yarns) == 0 || slices.ContainsFunc(yarns, isFirst)) {
 		out = append(out, yarn1)
 	}

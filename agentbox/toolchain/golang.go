@@ -28,7 +28,7 @@ func readGo(s *scan, dir string) {
 // command does. A file that does not parse still needs Go, whose message is the best.
 func goNeed(file, content string) Need {
 	language, toolchain := goLines(file, content)
-	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion().MatchString(v) && newestOf([]string{v, language}) == v {
+	if v, ok := strings.CutPrefix(toolchain, "go"); ok && goVersion().MatchString(v) && Newest([]string{v, language}) == v {
 		return needOf(Go, file, "toolchain", v)
 	}
 	return needOf(Go, file, "go", language)

@@ -59,10 +59,10 @@ var notations = map[Tool]struct {
 	any     []string
 }{
 	Go:         {pattern: goVersion},
-	Node:       {pattern: nodeRange, any: []string{"node", "stable", "lts/*", "lts", "*"}},
-	NPMTool:    {pattern: nodeRange, any: []string{"*"}},
-	PNPM:       {pattern: nodeRange, any: []string{"*"}},
-	Yarn:       {pattern: nodeRange, any: []string{"*"}},
+	Node:       {pattern: NodeRange, any: []string{"node", "stable", "lts/*", "lts", "*"}},
+	NPMTool:    {pattern: NodeRange, any: []string{"*"}},
+	PNPM:       {pattern: NodeRange, any: []string{"*"}},
+	Yarn:       {pattern: NodeRange, any: []string{"*"}},
 	Package:    {pattern: npmPackage},
 	Native:     {pattern: nativeProgram},
 	Python:     {pattern: pythonSpecifier},
@@ -151,31 +151,6 @@ func (n Needs) Constraints(t Tool) []string {
 	return out
 }
 
-// Combined returns one version of a tool, in the notation of a configuration, that satisfies all
-// files. If the notation cannot express that, it returns the first constraint. `init` writes it to
-// agentbox.yaml. "" is any version.
-func (n Needs) Combined(t Tool) string {
-	wanted := n.Constraints(t)
-	if len(wanted) < 2 {
-		return strings.Join(wanted, "")
-	}
-	together := wanted[0]
-	switch t {
-	case NPMTool, PNPM, Yarn:
-		together = intersect(agreed(wanted))
-	case Go, Rust:
-		together = newestOf(wanted)
-	case Node:
-		together = intersect(agreed(wanted))
-	case Python:
-		together = strings.Join(wanted, ", ")
-	}
-	if _, err := NewNeed(t, together, ""); err != nil {
-		return wanted[0]
-	}
-	return together
-}
-
 // Fingerprint returns a line for each needed tool. Needs that result in the same tools have the
 // same Sum, however many files ask for them.
 func (n Needs) Fingerprint() string {
@@ -183,7 +158,7 @@ func (n Needs) Fingerprint() string {
 	for _, t := range n.Tools() {
 		wanted := n.Constraints(t)
 		if t == Go || t == Rust {
-			wanted = []string{newestOf(wanted)} // which builds for older versions, too
+			wanted = []string{Newest(wanted)} // which builds for older versions, too
 		}
 		fmt.Fprintf(&text, "%s %q\n", t, wanted)
 	}

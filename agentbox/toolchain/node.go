@@ -11,11 +11,11 @@ import (
 
 // Patterns for versions: the characters of their notation and no other, of bounded length.
 var (
-	// nodeRange matches a range of versions in npm's notation. Resolving it shows whether it makes
+	// NodeRange matches a range of versions in npm's notation. Resolving it shows whether it makes
 	// sense.
-	nodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v][0-9xX*.<>=~^| v-]{0,79}$`)
-	// exactVersion matches the version in packageManager.
-	exactVersion = agentbox.Pattern(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
+	NodeRange = agentbox.Pattern(`^[0-9xX*.<>=~^| v][0-9xX*.<>=~^| v-]{0,79}$`)
+	// ExactVersion matches the version in packageManager.
+	ExactVersion = agentbox.Pattern(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
 	// someVersion may omit the last numbers, which means the newest version with that prefix.
 	someVersion = agentbox.Pattern(`^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$`)
 )
@@ -168,7 +168,7 @@ func (s *scan) readPackageJSON(file, content string) {
 	version, _, _ = strings.Cut(version, "+") // a hash of its archive, which the registry has as well
 	if tool := Tool(name); tool == NPMTool || tool == PNPM || tool == Yarn {
 		n := Need{Tool: tool, File: file, Key: "packageManager"}
-		if exactVersion().MatchString(version) {
+		if ExactVersion().MatchString(version) {
 			n.Constraint = version
 		} else {
 			n.Refused = clip(version)

@@ -150,7 +150,7 @@ func pinnedVersion(t Tool, v string) string {
 		if found := vendor().FindStringSubmatch(v); found != nil {
 			v = found[1]
 		}
-		return firstVersion(v, 3)
+		return FirstVersion(v, 3)
 	case t == Go:
 		return strings.TrimPrefix(v, "go")
 	}

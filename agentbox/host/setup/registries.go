@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/toolchain/resolve"
 	"agentbox/policy/registries"
 	"agentbox/vmm/image"
 )
@@ -37,7 +37,7 @@ func (s *Setup) askRegistries(ctx context.Context, req Request, base image.Image
 	end := progress.Begin("registries", "where "+ecosystems(questions)+" is had from, as this machine does not say")
 	b, err := req.Empty(ctx, base, progress)
 	if err == nil {
-		err = errors.Join(s.askCleanBox(ctx, b.Box, questions, toolchain.Installed(base.Versions)), b.Remove())
+		err = errors.Join(s.askCleanBox(ctx, b.Box, questions, resolve.Installed(base.Versions)), b.Remove())
 	}
 	if err == nil {
 		end(ecosystems(questions))
@@ -69,7 +69,7 @@ func ecosystems(questions []registries.Question) string {
 
 // askCleanBox installs the tools that a clean box lacks, asks them, and records the answers, which
 // are the distribution's.
-func (s *Setup) askCleanBox(ctx context.Context, b Box, questions []registries.Question, installed toolchain.Candidates) error {
+func (s *Setup) askCleanBox(ctx context.Context, b Box, questions []registries.Question, installed resolve.Candidates) error {
 	var missing []string
 	for _, q := range questions {
 		if q.Package != "" && installed[q.Package] == "" {

@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/toolchain/resolve"
 	"agentbox/vmm/console"
 	"agentbox/vmm/image"
 )
@@ -24,7 +25,7 @@ import (
 // toolsRecord records how tools came to an image: the plan, and the image that has them. It names
 // no repository, since all that ask for the same tools on the same image share it.
 type toolsRecord struct {
-	Plan  toolchain.Plan  `json:"plan"`
+	Plan  resolve.Plan    `json:"plan"`
 	Image agentbox.Digest `json:"image"`
 }
 
@@ -105,16 +106,16 @@ func (s *Setup) cachedImage(ctx context.Context, key agentbox.Digest, progress a
 
 // toolsKey identifies an image with tools by what it is made from, and how they are installed.
 func toolsKey(base agentbox.Digest, needs toolchain.Needs) agentbox.Digest {
-	text := "toolchain 3\n" + base.String() + "\n" + toolchain.Fingerprint() + "\n" + needs.Fingerprint()
+	text := "toolchain 3\n" + base.String() + "\n" + resolve.Fingerprint() + "\n" + needs.Fingerprint()
 	d, _, _ := agentbox.DigestOf(strings.NewReader(text)) // reading a string cannot fail
 	return d
 }
 
 // install plans what to install, and does so unless nothing has to be added.
 func (s *Setup) install(ctx context.Context, req Request, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolsRecord, image.Image, error) {
-	installed := toolchain.Installed(base.Versions)
-	if needs.SatisfiedBy(installed) {
-		if plan := toolchain.Resolve(needs, toolchain.Available{Distribution: installed}).Without(installed); len(plan.Commands()) == 0 {
+	installed := resolve.Installed(base.Versions)
+	if resolve.Satisfied(needs, installed) {
+		if plan := resolve.Resolve(needs, resolve.Available{Distribution: installed}).Without(installed); len(plan.Commands()) == 0 {
 			s.checkImages(ctx, &plan)
 			return toolsRecord{plan, base.Digest}, base, nil
 		}
@@ -142,20 +143,20 @@ func toolNames(needs toolchain.Needs) string {
 
 // installIn installs tools in a clean box and makes a layer of the changes. It first removes apt's
 // lists, caches and logs, which differ from run to run and are useless in a box.
-func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (toolchain.Plan, image.Image, error) {
+func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, base image.Image, key agentbox.Digest, progress agentbox.Progress) (resolve.Plan, image.Image, error) {
 	dir, err := os.MkdirTemp(b.Dir, ".tmp-toolchain-")
 	if err != nil {
-		return toolchain.Plan{}, base, agentbox.MarkNoSpace(err)
+		return resolve.Plan{}, base, agentbox.MarkNoSpace(err)
 	}
 	defer os.RemoveAll(dir)
 	what := environment.Export{Root: "/", Skip: machineOnly, Whole: image.PerBoxDirectories(), Limits: resultLimits}
 	known, err := s.inventories(ctx, b, map[caches.Part]environment.Export{caches.Runtime: what}, dir)
 	defer known.close()
 	if err != nil {
-		return toolchain.Plan{}, base, agentbox.MarkNoSpace(err)
+		return resolve.Plan{}, base, agentbox.MarkNoSpace(err)
 	}
 	what.Known = known[caches.Runtime]
-	plan, err := s.Install(ctx, b, needs, toolchain.Installed(base.Versions))
+	plan, err := s.Install(ctx, b, needs, resolve.Installed(base.Versions))
 	if err != nil || len(plan.Commands()) == 0 {
 		return plan, base, err
 	}
@@ -170,17 +171,17 @@ func (s *Setup) installIn(ctx context.Context, b Box, needs toolchain.Needs, bas
 // Install finds out what a box can get, plans, and runs the plan's commands as root. Of the
 // repository they contain only names and versions, which the plan has checked. The plan says what
 // could not be had.
-func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed toolchain.Candidates) (toolchain.Plan, error) {
+func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, installed resolve.Candidates) (resolve.Plan, error) {
 	latest, err := s.latestReleases(ctx, b, needs)
 	if err != nil {
-		return toolchain.Plan{}, err
+		return resolve.Plan{}, err
 	}
-	needs, natives := needs.WithNatives(latest)
+	needs, natives := resolve.WithNatives(needs, latest)
 	offer, err := s.candidates(ctx, b, needs)
 	if err != nil {
-		return toolchain.Plan{}, err
+		return resolve.Plan{}, err
 	}
-	plan := toolchain.Resolve(needs, offer).Without(installed)
+	plan := resolve.Resolve(needs, offer).Without(installed)
 	s.checkImages(ctx, &plan)
 	plan.Native = natives
 	for _, argv := range plan.Commands() {
@@ -193,14 +194,14 @@ func (s *Setup) Install(ctx context.Context, b Box, needs toolchain.Needs, insta
 
 // latestReleases asks the npm registry for the latest releases of programs, by package. It has none
 // for a package of which the registry says nothing or that it lacks: then npm decides.
-func (s *Setup) latestReleases(ctx context.Context, b Box, needs toolchain.Needs) (map[string]toolchain.Latest, error) {
-	latest := map[string]toolchain.Latest{}
-	for _, name := range needs.PackagesOfLatest() {
-		said, err := s.query(ctx, b, toolchain.MaxAnswer, toolchain.AskRegistry(name))
+func (s *Setup) latestReleases(ctx context.Context, b Box, needs toolchain.Needs) (map[string]resolve.Latest, error) {
+	latest := map[string]resolve.Latest{}
+	for _, name := range resolve.PackagesOfLatest(needs) {
+		said, err := s.query(ctx, b, resolve.MaxAnswer, resolve.AskRegistry(name))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if found, ok := toolchain.ParseLatest(name, said); err == nil && ok {
+		if found, ok := resolve.ParseLatest(name, said); err == nil && ok {
 			latest[name] = found
 		}
 	}
@@ -210,14 +211,14 @@ func (s *Setup) latestReleases(ctx context.Context, b Box, needs toolchain.Needs
 // candidates is which of the needed tools a box has and can get. The distribution is asked only for
 // what has to come from it, because its package lists take longer to fetch than some tools. If
 // npm's registry does not answer, that is an error unless the distribution's Node.js will do.
-func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (toolchain.Available, error) {
-	var offer toolchain.Available
+func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (resolve.Available, error) {
+	var offer resolve.Available
 	var silent error
 	wanted := needs.Constraints(toolchain.Node)
 	if len(needs.ForTool(toolchain.Node)) > 0 {
 		silent = s.nodeCandidates(ctx, b, wanted, &offer)
 	}
-	asked := needs.PackagesToQuery(offer)
+	asked := resolve.PackagesToQuery(needs, offer)
 	if len(asked) == 0 {
 		return offer, nil
 	}
@@ -229,7 +230,7 @@ func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (t
 	if err != nil {
 		return offer, err
 	}
-	offer.Distribution = toolchain.ParseCandidates(shown)
+	offer.Distribution = resolve.ParseCandidates(shown)
 	if offer.DistributionHas(wanted) {
 		silent = nil
 	}
@@ -238,19 +239,19 @@ func (s *Setup) candidates(ctx context.Context, b Box, needs toolchain.Needs) (t
 
 // nodeCandidates finds out which Node.js the box has and, if that is not what is wanted, which ones
 // the npm registry offers.
-func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offer *toolchain.Available) error {
-	said, err := s.query(ctx, b, maxAnswer, toolchain.AskNode())
+func (s *Setup) nodeCandidates(ctx context.Context, b Box, wanted []string, offer *resolve.Available) error {
+	said, err := s.query(ctx, b, maxAnswer, resolve.AskNode())
 	if err != nil {
 		return err
 	}
-	if offer.Node = toolchain.ParseNode(said); offer.Has(wanted) || toolchain.NodePackage() == "" {
+	if offer.Node = resolve.ParseNode(said); offer.Has(wanted) || resolve.NodePackage() == "" {
 		return nil
 	}
-	for name, releases := range map[string]*toolchain.Releases{toolchain.NodePackage(): &offer.Nodes, toolchain.NPM: &offer.NPMs} {
-		if said, err = s.query(ctx, b, toolchain.MaxAnswer, toolchain.AskRegistry(name)); err != nil {
+	for name, releases := range map[string]*resolve.Releases{resolve.NodePackage(): &offer.Nodes, resolve.NPM: &offer.NPMs} {
+		if said, err = s.query(ctx, b, resolve.MaxAnswer, resolve.AskRegistry(name)); err != nil {
 			return err
 		}
-		if *releases, err = toolchain.ParseReleases(name, said); err != nil {
+		if *releases, err = resolve.ParseReleases(name, said); err != nil {
 			return err
 		}
 	}
@@ -315,7 +316,7 @@ func (s *Setup) runAsRoot(ctx context.Context, b Box, dir string, out, errs io.W
 }
 
 // reportUnmet reports what a repository asks for and its box lacks.
-func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
+func reportUnmet(p resolve.Plan, progress agentbox.Progress) {
 	for _, u := range p.Unmet {
 		progress.Note(u.String())
 	}
@@ -325,7 +326,7 @@ func reportUnmet(p toolchain.Plan, progress agentbox.Progress) {
 }
 
 // checkImages asks whether the images exist that a plan names for what it does not meet.
-func (s *Setup) checkImages(ctx context.Context, p *toolchain.Plan) {
+func (s *Setup) checkImages(ctx context.Context, p *resolve.Plan) {
 	if s.HasImage != nil {
 		p.CheckImages(func(source string) (bool, error) { return s.HasImage(ctx, source) })
 	}

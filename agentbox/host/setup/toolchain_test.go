@@ -17,6 +17,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/environment"
 	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/toolchain/resolve"
 )
 
 // boxWithOutput is a box in which every command prints the same.
@@ -112,9 +113,9 @@ func serveAnswers(conn net.Conn, config *ssh.ServerConfig, answer func(string) (
 // What the npm registry says of a package is read up to the bound that toolchain has for it.
 func TestAnswersAreBounded(t *testing.T) {
 	s := New(Config{})
-	for _, size := range []int{0, 100, 6 << 20, toolchain.MaxAnswer} {
+	for _, size := range []int{0, 100, 6 << 20, resolve.MaxAnswer} {
 		b := boxWithOutput(t, bytes.Repeat([]byte("x"), size))
-		got, err := s.query(t.Context(), b, toolchain.MaxAnswer, toolchain.AskRegistry("npm"))
+		got, err := s.query(t.Context(), b, resolve.MaxAnswer, resolve.AskRegistry("npm"))
 		if err != nil {
 			t.Errorf("%d bytes: %v", size, err)
 			continue
@@ -123,8 +124,8 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Errorf("%d bytes of %d: %v", len(text), size, err)
 		}
 	}
-	b := boxWithOutput(t, make([]byte, toolchain.MaxAnswer+1))
-	if _, err := s.query(t.Context(), b, toolchain.MaxAnswer, toolchain.AskRegistry("npm")); agentbox.CodeOf(err) != agentbox.Conflict {
+	b := boxWithOutput(t, make([]byte, resolve.MaxAnswer+1))
+	if _, err := s.query(t.Context(), b, resolve.MaxAnswer, resolve.AskRegistry("npm")); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("more than is read: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/toolchain"
+	"agentbox/agentbox/toolchain/resolve"
 )
 
 func TestBuiltInProfiles(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := toolchain.Resolve(needs, toolchain.Available{Distribution: toolchain.Candidates{"python3": "3.11.2"}})
+	plan := resolve.Resolve(needs, resolve.Available{Distribution: resolve.Candidates{"python3": "3.11.2"}})
 	commands := plan.Commands()
 	last := commands[len(commands)-1]
 	if !slices.Contains(plan.Packages, "python3-venv") || last[len(last)-1] != "aider-chat" || !strings.Contains(last[2], "-m venv") || len(plan.Unmet) > 0 {

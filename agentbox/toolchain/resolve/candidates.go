@@ -1,9 +1,11 @@
-package toolchain
+package resolve
 
 import (
 	"bufio"
 	"io"
 	"strings"
+
+	"agentbox/agentbox/toolchain"
 )
 
 // maxIndex limits how much of a package index is read, in bytes.
@@ -58,16 +60,16 @@ func upstream(v string) string {
 	return v
 }
 
-// SatisfiedBy reports whether every needed tool is among the installed packages, so that no other
+// Satisfied reports whether every needed tool is among the installed packages, so that no other
 // candidates matter. A version that does not satisfy a constraint does not matter here, as Resolve
 // handles that. The exception is Node.js, of which the npm registry has other versions.
-func (n Needs) SatisfiedBy(installed Candidates) bool {
+func Satisfied(n toolchain.Needs, installed Candidates) bool {
 	for _, t := range n.Tools() {
 		packages := installed.packages(t)
 		if len(packages) == 0 || installed[packages[0]] == "" {
 			return false
 		}
-		if t == Node && !accepts(n.Constraints(Node), installed[packages[0]]) {
+		if t == toolchain.Node && !accepts(n.Constraints(toolchain.Node), installed[packages[0]]) {
 			return false
 		}
 	}

@@ -1,4 +1,4 @@
-package toolchain
+package resolve
 
 import (
 	"crypto/sha256"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
-	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 // Candidates maps packages of the distribution to their upstream versions. It has no entry for a
@@ -33,7 +33,7 @@ type Plan struct {
 // Unmet is a need that the plan does not meet. The box has the distribution's version, if there is
 // one. People are told of it, but the box is created all the same.
 type Unmet struct {
-	Need
+	toolchain.Need
 	Candidate string // what the box has instead; "" for none
 	Image     string // an image that meets the need; "" if none is known
 	// ImageExists is set if a registry has the Image, whose name Resolve guesses.
@@ -42,25 +42,25 @@ type Unmet struct {
 }
 
 // packagesOf has the distribution's packages for each tool; the first one has the tool's version.
-var packagesOf = map[Tool][]string{
-	Go:        {"golang-go"},
-	Node:      {"nodejs", "npm"},
-	Python:    {"python3", "python3-dev", "python3-pip", "python3-venv"},
-	Rust:      {"rustc", "cargo", "rustfmt"},
-	Java:      {"default-jdk-headless", "maven"},
-	Ruby:      {"ruby", "bundler", "ruby-dev"},
-	PHP:       {"php-cli", "composer"},
-	Make:      {"make"},
-	CMake:     {"cmake"},
-	Meson:     {"meson", "ninja-build"},
-	Autotools: {"autoconf", "automake", "libtool", "pkg-config"},
-	LFS:       {"git-lfs"},
+var packagesOf = map[toolchain.Tool][]string{
+	toolchain.Go:        {"golang-go"},
+	toolchain.Node:      {"nodejs", "npm"},
+	toolchain.Python:    {"python3", "python3-dev", "python3-pip", "python3-venv"},
+	toolchain.Rust:      {"rustc", "cargo", "rustfmt"},
+	toolchain.Java:      {"default-jdk-headless", "maven"},
+	toolchain.Ruby:      {"ruby", "bundler", "ruby-dev"},
+	toolchain.PHP:       {"php-cli", "composer"},
+	toolchain.Make:      {"make"},
+	toolchain.CMake:     {"cmake"},
+	toolchain.Meson:     {"meson", "ninja-build"},
+	toolchain.Autotools: {"autoconf", "automake", "libtool", "pkg-config"},
+	toolchain.LFS:       {"git-lfs"},
 }
 
 // newerOf has newer packages of a tool that some releases of the distribution have beside those of
 // packagesOf, for building browsers. The first one has the tool's version.
-var newerOf = map[Tool][]string{
-	Rust: {"rustc-web", "cargo-web", "rustfmt-web"},
+var newerOf = map[toolchain.Tool][]string{
+	toolchain.Rust: {"rustc-web", "cargo-web", "rustfmt-web"},
 }
 
 // Available is what a box can get, and what it already has.
@@ -74,10 +74,10 @@ type Available struct {
 
 // PackagesToQuery returns the packages whose candidates Resolve needs, given all of the offer but
 // Distribution.
-func (n Needs) PackagesToQuery(have Available) []string {
+func PackagesToQuery(n toolchain.Needs, have Available) []string {
 	var out []string
 	for _, t := range n.Tools() {
-		if t == Node && have.answers(n.ForTool(Node)) {
+		if t == toolchain.Node && have.answers(n.ForTool(toolchain.Node)) {
 			continue
 		}
 		out = append(append(out, packagesOf[t]...), newerOf[t]...)
@@ -90,7 +90,7 @@ func (a Available) Has(wanted []string) bool { return a.Node != "" && accepts(wa
 
 // DistributionHas reports whether the distribution has a Node.js that all ranges accept.
 func (a Available) DistributionHas(wanted []string) bool {
-	candidate := a.Distribution[packagesOf[Node][0]]
+	candidate := a.Distribution[packagesOf[toolchain.Node][0]]
 	return candidate != "" && accepts(wanted, candidate)
 }
 
@@ -106,7 +106,7 @@ func (a Available) releases(wanted, npms []string) (node, npm Release, ok bool) 
 // agree returns the constraints on Node.js that one version satisfies that the box has or can get,
 // as many as possible in the order of needs, and the needs that are left. The line of a version that
 // does not exist is better than any version.
-func (a Available) agree(needs Needs) (wanted []string, left Needs) {
+func (a Available) agree(needs toolchain.Needs) (wanted []string, left toolchain.Needs) {
 	possible := func(more string) bool {
 		all := append(slices.Clone(wanted), more)
 		_, _, ok := a.releases(all, nil)
@@ -118,7 +118,7 @@ func (a Available) agree(needs Needs) (wanted []string, left Needs) {
 		case possible(n.Constraint):
 			wanted = append(wanted, n.Constraint)
 		default:
-			if line := majorOf(n.Constraint); line != "" && possible(line) {
+			if line := toolchain.MajorOf(n.Constraint); line != "" && possible(line) {
 				wanted = append(wanted, line)
 			}
 			left = append(left, n)
@@ -128,7 +128,7 @@ func (a Available) agree(needs Needs) (wanted []string, left Needs) {
 }
 
 // answers reports whether needs for Node.js are met without the distribution.
-func (a Available) answers(needs Needs) bool {
+func (a Available) answers(needs toolchain.Needs) bool {
 	wanted, left := a.agree(needs)
 	_, _, ok := a.releases(wanted, nil)
 	return len(left) == 0 && (ok || a.Has(wanted))
@@ -136,7 +136,7 @@ func (a Available) answers(needs Needs) bool {
 
 // packages returns the packages of a tool, given the distribution's candidates: the newer ones if
 // they are there, for a tool that builds for its older versions too.
-func (c Candidates) packages(t Tool) []string {
+func (c Candidates) packages(t toolchain.Tool) []string {
 	usual, newer := packagesOf[t], newerOf[t]
 	if len(newer) > 0 && c[newer[0]] != "" && version(c[usual[0]]).LessThan(version(c[newer[0]])) {
 		return newer
@@ -146,25 +146,25 @@ func (c Candidates) packages(t Tool) []string {
 
 // Resolve makes a plan for needs. It is a pure function: equal needs and offers result in equal
 // plans. It does not fail: needs that it cannot meet are in Unmet.
-func Resolve(needs Needs, offer Available) Plan {
+func Resolve(needs toolchain.Needs, offer Available) Plan {
 	have := offer.Distribution
 	var p Plan
 	for _, t := range needs.Tools() {
 		switch t {
-		case Go:
+		case toolchain.Go:
 			p.resolveGo(needs.ForTool(t), have["golang-go"])
-		case Node:
-			p.resolveNode(needs.ForTool(t), needs.ForTool(NPMTool), offer)
-		case NPMTool:
-			if len(needs.ForTool(Node)) == 0 {
+		case toolchain.Node:
+			p.resolveNode(needs.ForTool(t), needs.ForTool(toolchain.NPMTool), offer)
+		case toolchain.NPMTool:
+			if len(needs.ForTool(toolchain.Node)) == 0 {
 				p.resolveNPM(needs.ForTool(t))
 			}
-		case PNPM, Yarn:
+		case toolchain.PNPM, toolchain.Yarn:
 			p.resolveGlobal(needs.ForTool(t))
-		case Package:
+		case toolchain.Package:
 			p.Global = append(p.Global, needs.Constraints(t)...)
-		case Native: // WithNatives has chosen
-		case PipPackage:
+		case toolchain.Native: // WithNatives has chosen
+		case toolchain.PipPackage:
 			p.Pip = append(p.Pip, needs.Constraints(t)...)
 		default:
 			p.resolveDistribution(needs.ForTool(t), have)
@@ -174,44 +174,34 @@ func Resolve(needs Needs, offer Available) Plan {
 }
 
 // resolveGo takes the newest version, because every go command builds for older ones.
-func (p *Plan) resolveGo(needs Needs, candidate string) {
-	newest := newestOf(needs.Constraints(Go))
+func (p *Plan) resolveGo(needs toolchain.Needs, candidate string) {
+	newest := toolchain.Newest(needs.Constraints(toolchain.Go))
 	// Prefer the distribution's package, which gets its updates, unless it is too old.
 	if newest == "" || candidate != "" && !version(candidate).LessThan(version(newest)) {
-		p.add(Go)
+		p.add(toolchain.Go)
 	} else {
 		p.Go = newest
 	}
 	p.refuse(needs, candidate)
 }
 
-// newestOf returns the newest of some versions, "" for none.
-func newestOf(versions []string) (newest string) {
-	for _, v := range versions {
-		if newest == "" || version(newest).LessThan(version(v)) {
-			newest = v
-		}
-	}
-	return newest
-}
-
 // resolveNode takes a version that every file accepts, or otherwise as many as possible in their
 // order: the one in the box, or that of the npm registry, which is two archives, or that of the
 // distribution, whose npm is some four hundred packages.
-func (p *Plan) resolveNode(needs, npms Needs, offer Available) {
+func (p *Plan) resolveNode(needs, npms toolchain.Needs, offer Available) {
 	candidate := offer.Distribution["nodejs"]
 	wanted, left := offer.agree(needs)
-	node, npm, found := offer.releases(wanted, npms.Constraints(NPMTool))
+	node, npm, found := offer.releases(wanted, npms.Constraints(toolchain.NPMTool))
 	switch {
 	case offer.Has(wanted):
 		candidate = offer.Node
 	case found:
 		p.NodeJS, p.NPM, candidate = node, npm, node.Version
 	default:
-		p.add(Node)
+		p.add(toolchain.Node)
 	}
 	for _, n := range left {
-		u := Unmet{Need: n, Candidate: candidate, For: needs.metBy(candidate)}
+		u := Unmet{Need: n, Candidate: candidate, For: metBy(needs, candidate)}
 		if u.For == "" {
 			u.Image = imageFor(n)
 		}
@@ -222,7 +212,7 @@ func (p *Plan) resolveNode(needs, npms Needs, offer Available) {
 }
 
 // metBy returns the file of the first need with a constraint that a version satisfies.
-func (n Needs) metBy(version string) string {
+func metBy(n toolchain.Needs, version string) string {
 	for _, need := range n {
 		if need.Constraint != "" && version != "" && satisfies(version, rangeOf(need)) {
 			return need.File
@@ -235,69 +225,69 @@ func (n Needs) metBy(version string) string {
 const noScripts = 12
 
 // resolveNPM gets the npm that files ask for, unless it comes with Node.js.
-func (p *Plan) resolveNPM(needs Needs) {
-	wanted := needs.Constraints(NPMTool)
+func (p *Plan) resolveNPM(needs toolchain.Needs) {
+	wanted := needs.Constraints(toolchain.NPMTool)
 	if p.NPM.Version == "" {
 		p.resolveGlobal(needs)
 	} else {
 		for _, n := range needs {
 			if n.Constraint != "" && !satisfies(p.NPM.Version, n.Constraint) {
-				p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: p.NPM.Version, For: needs.metBy(p.NPM.Version)})
+				p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: p.NPM.Version, For: metBy(needs, p.NPM.Version)})
 			}
 		}
 		p.refuse(needs, p.NPM.Version)
 	}
 	oldest := semver.New(noScripts, 0, 0, "", "")
-	if len(wanted) > 0 && (p.NPM.Version != "" && !version(p.NPM.Version).LessThan(oldest) || p.NPM.Version == "" && !version(firstVersion(wanted[0], 3)).LessThan(oldest)) {
+	if len(wanted) > 0 && (p.NPM.Version != "" && !version(p.NPM.Version).LessThan(oldest) || p.NPM.Version == "" && !version(toolchain.FirstVersion(wanted[0], 3)).LessThan(oldest)) {
 		p.Notes = append(p.Notes, needs[0].File+" asks for npm "+wanted[0]+", which runs no install scripts of dependencies: `npm install-scripts approve PACKAGE` allows those that setup relies on")
 	}
 }
 
 // resolveGlobal takes a program from the npm registry in a version that all files accept, or as many
 // as possible in their order.
-func (p *Plan) resolveGlobal(needs Needs) {
+func (p *Plan) resolveGlobal(needs toolchain.Needs) {
 	if len(needs) == 0 {
 		return
 	}
 	name := string(needs[0].Tool)
 	versions := agreed(needs.Constraints(needs[0].Tool))
-	if len(versions) > 0 && needs[0].Tool == Yarn && majorOf(versions[0]) != "1" {
-		name = "@yarnpkg/cli-dist" // Yarn 2 and later
+	if len(versions) > 0 && needs[0].Tool == toolchain.Yarn && toolchain.MajorOf(versions[0]) != "1" {
+		name = "@yarnpkg/cli-dist" // toolchain.Yarn 2 and later
 	}
 	for _, n := range needs {
 		if n.Constraint != "" && !slices.Contains(versions, n.Constraint) {
-			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: versions[0], For: needs[slices.IndexFunc(needs, func(n Need) bool { return n.Constraint == versions[0] })].File})
+			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: versions[0], For: needs[slices.IndexFunc(needs, func(n toolchain.Need) bool { return n.Constraint == versions[0] })].File})
 		}
 	}
 	p.refuse(needs, strings.Join(versions, " "))
 	switch {
 	case len(versions) > 0:
 		p.Global = append(p.Global, name+"@"+intersect(versions))
-	case needs[0].Tool != NPMTool: // there is one already
+	case needs[0].Tool != toolchain.NPMTool: // there is one already
 		p.Global = append(p.Global, name)
 	}
 }
 
 // resolveDistribution takes what the distribution has, and records needs that it does not satisfy.
-func (p *Plan) resolveDistribution(needs Needs, have Candidates) {
+func (p *Plan) resolveDistribution(needs toolchain.Needs, have Candidates) {
 	tool := needs[0].Tool
 	packages := have.packages(tool)
 	candidate := have[packages[0]]
-	if tool == Java {
-		candidate = strings.TrimPrefix(candidate, "1.") // default-jdk 1.17 is Java 17
+	if tool == toolchain.Java {
+		candidate = strings.TrimPrefix(candidate, "1.") // default-jdk 1.17 is toolchain.Java 17
 	}
 	p.Packages = append(p.Packages, packages...)
 	for _, n := range needs {
 		if n.Constraint != "" && (candidate == "" || !satisfies(candidate, rangeOf(n))) {
-			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: candidate, Image: imageFor(n), For: needs.metBy(candidate)})
+			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: candidate, Image: imageFor(n), For: metBy(needs, candidate)})
 		}
 	}
 	p.refuse(needs, candidate)
 }
 
-func (p *Plan) add(t Tool) { p.Packages = append(p.Packages, packagesOf[t]...) }
+func (p *Plan) add(t toolchain.Tool) { p.Packages = append(p.Packages, packagesOf[t]...) }
 
-func (p *Plan) refuse(needs Needs, candidate string) {
+func (p *Plan) refuse(needs toolchain.Needs, candidate string) {
 	for _, n := range needs {
 		if n.Refused != "" {
 			p.Unmet = append(p.Unmet, Unmet{Need: n, Candidate: candidate})
@@ -355,30 +345,6 @@ func (p Plan) Commands() [][]string {
 	return out
 }
 
-// version parses a version that has passed a pattern. A release candidate counts as its release.
-func version(s string) *semver.Version {
-	for _, mark := range []string{"rc", "beta"} {
-		s, _, _ = strings.Cut(s, mark)
-	}
-	v, err := semver.NewVersion(s)
-	if err != nil {
-		return semver.New(0, 0, 0, "", "")
-	}
-	return v
-}
-
-// leadingZero matches a number that semantic versioning does not allow.
-var leadingZero = agentbox.Pattern(`(^|[^0-9])0[0-9]`)
-
-// satisfies reports whether a version is in a range. No version satisfies a malformed range.
-func satisfies(candidate, wanted string) bool {
-	if leadingZero().MatchString(wanted) {
-		return false
-	}
-	c, err := semver.NewConstraint(wanted)
-	return err == nil && c.Check(version(candidate))
-}
-
 // String returns a line for people.
 func (u Unmet) String() string {
 	asks := u.File + " asks for " + string(u.Tool) + " " + u.Constraint
@@ -396,7 +362,7 @@ func (u Unmet) String() string {
 		asks += " (image: " + u.Image + " in agentbox.yaml has it)"
 	case u.Image != "":
 		asks += " (image: " + u.Image + " in agentbox.yaml should have it; its registry did not answer)"
-	case u.For != "" && slices.Contains(ecosystemsOf[u.Tool], "npm"):
+	case u.For != "" && slices.Contains(toolchain.Needs{u.Need}.Ecosystems(), "npm"):
 		asks += " (toolchain: in agentbox.yaml chooses another)"
 	case u.Refused == "":
 		asks += " (packages: or setup: in agentbox.yaml can install it)"
@@ -424,7 +390,7 @@ func Fingerprint() string {
 	for _, part := range []string{askRegistry, installNative, installGo, installNode, installPrograms, installPip} {
 		h.Write([]byte(part))
 	}
-	for _, t := range Tools {
+	for _, t := range toolchain.Tools {
 		h.Write([]byte(strings.Join(slices.Concat([]string{string(t)}, packagesOf[t], newerOf[t]), " ")))
 	}
 	return hex.EncodeToString(h.Sum(nil))

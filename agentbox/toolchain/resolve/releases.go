@@ -1,4 +1,4 @@
-package toolchain
+package resolve
 
 import (
 	"encoding/base64"
@@ -7,13 +7,13 @@ import (
 	"io"
 	"net/url"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 // MaxAnswer limits the registry's metadata of one package, in bytes. The largest that we request,
@@ -23,14 +23,9 @@ const MaxAnswer = 16 << 20
 // NPM is the package of npm. It is needed in addition to NodePackage, which does not contain it.
 const NPM = "npm"
 
-// NPMArchitecture is this architecture in names of npm packages, "" if it is not known.
-func NPMArchitecture() string {
-	return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-}
-
 // NodePackage returns the package with Node.js for this architecture, "" if there is none.
 func NodePackage() string {
-	if arch := NPMArchitecture(); arch != "" {
+	if arch := toolchain.NPMArchitecture(); arch != "" {
 		return "node-linux-" + arch
 	}
 	return ""
@@ -70,13 +65,13 @@ func ParseReleases(name string, r io.Reader) (Releases, error) {
 	var out Releases
 	for version, v := range answer.Versions {
 		sum, ok := sha512Of(v.Dist.Integrity)
-		if !ok || !exactVersion().MatchString(version) || !isWebURL(v.Dist.Tarball) {
+		if !ok || !toolchain.ExactVersion().MatchString(version) || !isWebURL(v.Dist.Tarball) {
 			continue
 		}
 		archive := name + "/-/" + path.Base(name) + "-" + version + ".tgz"
 		engines, _ := v.Engines.(map[string]any)
 		node, _ := engines["node"].(string)
-		if !nodeRange().MatchString(node) {
+		if !toolchain.NodeRange().MatchString(node) {
 			node = ""
 		}
 		out = append(out, Release{Version: version, Path: archive, URL: v.Dist.Tarball, SHA512: sum, Node: node})
@@ -151,7 +146,7 @@ func (r Releases) npm(node Release, ranges []string) (Release, bool) {
 // ParseNode parses the output of AskNode: "" for anything but a version.
 func ParseNode(r io.Reader) string {
 	said, _ := io.ReadAll(io.LimitReader(r, 64)) // unreadable output is not a version
-	if v := strings.TrimPrefix(strings.TrimSpace(string(said)), "v"); exactVersion().MatchString(v) {
+	if v := strings.TrimPrefix(strings.TrimSpace(string(said)), "v"); toolchain.ExactVersion().MatchString(v) {
 		return v
 	}
 	return ""

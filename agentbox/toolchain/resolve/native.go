@@ -1,4 +1,4 @@
-package toolchain
+package resolve
 
 import (
 	_ "embed"
@@ -8,16 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
-
-// Native is a program that a package of the npm registry has as a file that runs without Node.js;
-// its constraint is PACKAGE FILE. Where the registry has it, it serves what the file that asks for
-// it would otherwise need (Needs.WithNatives).
-const Native Tool = "native-program"
-
-// nativeProgram matches a package of the npm registry and a path in it.
-var nativeProgram = agentbox.Pattern(`^(@[a-z0-9][a-z0-9._-]{0,63}/)?[a-z0-9][a-z0-9._-]{0,127} ([A-Za-z0-9_-]{1,64}/){0,4}[A-Za-z0-9_-]{1,64}$`)
 
 // Program is a native program as a plan installs it: the file of a release.
 type Program struct {
@@ -50,11 +42,11 @@ func ParseLatest(name string, r io.Reader) (latest Latest, ok bool) {
 	version := answer.Tags["latest"]
 	v, found := answer.Versions[version]
 	sum, hashed := sha512Of(v.Dist.Integrity)
-	if !found || !hashed || !exactVersion().MatchString(version) || !isWebURL(v.Dist.Tarball) {
+	if !found || !hashed || !toolchain.ExactVersion().MatchString(version) || !isWebURL(v.Dist.Tarball) {
 		return latest, false
 	}
 	var engines struct{ Node string }
-	if json.Unmarshal(v.Engines, &engines) == nil && nodeRange().MatchString(engines.Node) {
+	if json.Unmarshal(v.Engines, &engines) == nil && toolchain.NodeRange().MatchString(engines.Node) {
 		latest.Node = engines.Node
 	}
 	archive := name + "/-/" + path.Base(name) + "-" + version + ".tgz"
@@ -64,14 +56,14 @@ func ParseLatest(name string, r io.Reader) (latest Latest, ok bool) {
 
 // PackagesOfLatest are the packages of the npm registry whose latest release WithNatives needs to
 // know: native programs, and programs in their latest version if a Node.js is chosen for them.
-func (n Needs) PackagesOfLatest() []string {
+func PackagesOfLatest(n toolchain.Needs) []string {
 	var out []string
-	for _, native := range n.Constraints(Native) {
+	for _, native := range n.Constraints(toolchain.Native) {
 		name, _, _ := strings.Cut(native, " ")
 		out = append(out, name)
 	}
-	if len(n.ForTool(Node)) > 0 {
-		out = append(out, slices.DeleteFunc(n.Constraints(Package), hasVersion)...)
+	if len(n.ForTool(toolchain.Node)) > 0 {
+		out = append(out, slices.DeleteFunc(n.Constraints(toolchain.Package), hasVersion)...)
 	}
 	return out
 }
@@ -83,9 +75,9 @@ func hasVersion(name string) bool { return strings.LastIndexByte(name, '@') > 0 
 // PackagesOfLatest. left are the other needs, without what native programs make needless, and with
 // the Node.js that the latest releases of programs ask for: on an older one, npm installs an older
 // program without a word.
-func (n Needs) WithNatives(latest map[string]Latest) (left Needs, programs []Program) {
+func WithNatives(n toolchain.Needs, latest map[string]Latest) (left toolchain.Needs, programs []Program) {
 	served := map[string]bool{} // files all of whose needs a native program serves
-	for _, need := range n.ForTool(Native) {
+	for _, need := range n.ForTool(toolchain.Native) {
 		name, file, _ := strings.Cut(need.Constraint, " ")
 		if release, ok := latest[name]; ok {
 			programs, served[need.File] = append(programs, Program{release.Release, file}), true
@@ -94,9 +86,9 @@ func (n Needs) WithNatives(latest map[string]Latest) (left Needs, programs []Pro
 	for _, need := range n {
 		node := latest[need.Constraint].Node
 		switch {
-		case need.Tool == Native, served[need.File]:
-		case need.Tool == Package && node != "" && len(n.ForTool(Node)) > 0:
-			left = append(left, need, Need{Tool: Node, Constraint: node, File: need.File, Key: "engines.node"})
+		case need.Tool == toolchain.Native, served[need.File]:
+		case need.Tool == toolchain.Package && node != "" && len(n.ForTool(toolchain.Node)) > 0:
+			left = append(left, need, toolchain.Need{Tool: toolchain.Node, Constraint: node, File: need.File, Key: "engines.node"})
 		default:
 			left = append(left, need)
 		}

@@ -1,8 +1,13 @@
-package toolchain
+package resolve
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/Masterminds/semver/v3"
+
+	"agentbox/agentbox"
+	"agentbox/agentbox/toolchain"
 )
 
 // maxAlternatives limits the alternatives in the intersection of ranges.
@@ -42,19 +47,19 @@ func agreed(ranges []string) []string {
 
 // overlap reports whether the first version that one range names is in the other.
 func overlap(a, b string) bool {
-	return satisfies(firstVersion(a, 3), b) || satisfies(firstVersion(b, 3), a)
+	return satisfies(toolchain.FirstVersion(a, 3), b) || satisfies(toolchain.FirstVersion(b, 3), a)
 }
 
-func rangeOf(n Need) string {
+func rangeOf(n toolchain.Need) string {
 	switch n.Tool {
-	case Python:
+	case toolchain.Python:
 		return pythonRange(n.Constraint)
-	case Rust:
+	case toolchain.Rust:
 		return ">=" + n.Constraint
-	case Java:
-		return majorOf(n.Constraint)
-	case Ruby, PHP:
-		return firstVersion(n.Constraint, 2) // the distribution's version has no more
+	case toolchain.Java:
+		return toolchain.MajorOf(n.Constraint)
+	case toolchain.Ruby, toolchain.PHP:
+		return toolchain.FirstVersion(n.Constraint, 2) // the distribution's version has no more
 	}
 	return n.Constraint
 }
@@ -90,37 +95,44 @@ func compatible(v string) string {
 
 // imageFor returns an image that should meet a need, for tools whose official images are tagged by
 // version; "" for others. Whether there is one has to be asked.
-func imageFor(n Need) string {
-	v := firstVersion(n.Constraint, 2)
+func imageFor(n toolchain.Need) string {
+	v := toolchain.FirstVersion(n.Constraint, 2)
 	if v == "" {
 		return ""
 	}
 	switch n.Tool {
-	case Python, Rust, Ruby:
+	case toolchain.Python, toolchain.Rust, toolchain.Ruby:
 		return string(n.Tool) + ":" + v
-	case PHP:
+	case toolchain.PHP:
 		return "php:" + v + "-cli"
-	case Java:
-		return "eclipse-temurin:" + majorOf(v)
-	case Node:
-		return "node:" + majorOf(v)
+	case toolchain.Java:
+		return "eclipse-temurin:" + toolchain.MajorOf(v)
+	case toolchain.Node:
+		return "node:" + toolchain.MajorOf(v)
 	}
 	return ""
 }
 
-// majorOf returns the major number of the first version in a range, "" if it has none.
-func majorOf(r string) string { return firstVersion(r, 1) }
+// version parses a version that has passed a pattern. A release candidate counts as its release.
+func version(s string) *semver.Version {
+	for _, mark := range []string{"rc", "beta"} {
+		s, _, _ = strings.Cut(s, mark)
+	}
+	v, err := semver.NewVersion(s)
+	if err != nil {
+		return semver.New(0, 0, 0, "", "")
+	}
+	return v
+}
 
-// firstVersion returns the first version in a range, with at most so many of its numbers.
-func firstVersion(r string, numbers int) string {
-	start := strings.IndexAny(r, "0123456789")
-	if start < 0 {
-		return ""
+// leadingZero matches a number that semantic versioning does not allow.
+var leadingZero = agentbox.Pattern(`(^|[^0-9])0[0-9]`)
+
+// satisfies reports whether a version is in a range. No version satisfies a malformed range.
+func satisfies(candidate, wanted string) bool {
+	if leadingZero().MatchString(wanted) {
+		return false
 	}
-	r = r[start:]
-	if end := strings.IndexFunc(r, func(c rune) bool { return c != '.' && (c < '0' || c > '9') }); end >= 0 {
-		r = r[:end]
-	}
-	parts := strings.Split(strings.Trim(r, "."), ".")
-	return strings.Join(parts[:min(len(parts), numbers)], ".")
+	c, err := semver.NewConstraint(wanted)
+	return err == nil && c.Check(version(candidate))
 }

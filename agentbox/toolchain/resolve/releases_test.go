@@ -1,9 +1,11 @@
-package toolchain
+package resolve
 
 import (
 	"encoding/base64"
 	"strings"
 	"testing"
+
+	"agentbox/agentbox/toolchain"
 )
 
 // sum begins an SHA-512 hash; 64 bytes in base64 follow.
@@ -64,7 +66,7 @@ func FuzzParseReleases(f *testing.F) {
 			t.Error(err)
 		}
 		for _, r := range got {
-			if !exactVersion().MatchString(r.Version) || len(r.SHA512) != 128 || !strings.HasPrefix(strings.ToLower(r.URL), "http") || r.Path != "npm/-/npm-"+r.Version+".tgz" {
+			if !toolchain.ExactVersion().MatchString(r.Version) || len(r.SHA512) != 128 || !strings.HasPrefix(strings.ToLower(r.URL), "http") || r.Path != "npm/-/npm-"+r.Version+".tgz" {
 				t.Errorf("%+v", r)
 			}
 		}

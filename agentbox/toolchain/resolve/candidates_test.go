@@ -1,9 +1,11 @@
-package toolchain
+package resolve
 
 import (
 	"maps"
 	"strings"
 	"testing"
+
+	"agentbox/agentbox/toolchain"
 )
 
 func TestParseCandidates(t *testing.T) {
@@ -22,8 +24,8 @@ func TestCandidatesAfterLongLine(t *testing.T) {
 
 func TestInstalledPackagesAreNotAdded(t *testing.T) {
 	have := Installed([]string{"python3=3.11.2-1+b1", "python3-venv:amd64=3.11.2-1+b1", "make=4.3-4.1", "odd"})
-	needs := Needs{{Tool: Python}, {Tool: Make}}
-	if !needs.SatisfiedBy(have) || append(needs, Need{Tool: Go}).SatisfiedBy(have) || append(needs, Need{Tool: PNPM}).SatisfiedBy(have) {
+	needs := toolchain.Needs{{Tool: toolchain.Python}, {Tool: toolchain.Make}}
+	if !Satisfied(needs, have) || Satisfied(append(needs, toolchain.Need{Tool: toolchain.Go}), have) || Satisfied(append(needs, toolchain.Need{Tool: toolchain.PNPM}), have) {
 		t.Error("settled is wrong")
 	}
 	p := Resolve(needs, Available{Distribution: have}).Without(have)
@@ -31,7 +33,7 @@ func TestInstalledPackagesAreNotAdded(t *testing.T) {
 		t.Errorf("adds %s", got)
 	}
 	have["nodejs"] = "18.1.0"
-	if !(Needs{{Tool: Node, Constraint: ">=18"}}).SatisfiedBy(have) || (Needs{{Tool: Node, Constraint: ">=18"}, {Tool: Node, Constraint: "20"}}).SatisfiedBy(have) {
+	if !Satisfied(toolchain.Needs{{Tool: toolchain.Node, Constraint: ">=18"}}, have) || Satisfied(toolchain.Needs{{Tool: toolchain.Node, Constraint: ">=18"}, {Tool: toolchain.Node, Constraint: "20"}}, have) {
 		t.Error("an old Node.js settles what asks for a new one")
 	}
 }
