@@ -1,7 +1,6 @@
 package conversations
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/environment"
 )
 
@@ -54,18 +52,9 @@ func (c Connection) Run(ctx context.Context, script string) error {
 	return err
 }
 
-// maxHome bounds the path that a box gives as its user's home, in bytes.
-const maxHome = 4 << 10
-
 // Home implements Guest.
 func (c Connection) Home(ctx context.Context) (string, error) {
-	var home bytes.Buffer
-	status, err := environment.Exec(ctx, c.Client, environment.Command{Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.LimitedWriter{W: &home, Remaining: maxHome, Err: errTooLarge()}})
-	if err != nil {
-		return "", err
-	}
-	if status.Code != 0 || !path.IsAbs(home.String()) {
-		return "", agentbox.Errorf(agentbox.Conflict, "its user has no home directory")
-	}
-	return home.String(), nil
+	return environment.Home(ctx, c.user, func(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+		return environment.Exec(ctx, c.Client, cmd)
+	})
 }

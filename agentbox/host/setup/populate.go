@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/caches"
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/environment"
@@ -108,7 +106,7 @@ func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]s
 		return nil, err
 	}
 	defer client.Close()
-	home, err := queryHome(ctx, b.User, func(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	home, err := environment.Home(ctx, b.User, func(ctx context.Context, cmd environment.Command) (environment.Status, error) {
 		return environment.Exec(ctx, client, cmd)
 	})
 	if err != nil {
@@ -124,25 +122,4 @@ func (s *Setup) cachePaths(ctx context.Context, b Box, configured []string) ([]s
 		}
 	}
 	return out, nil
-}
-
-// maxHome bounds the path that a box gives as its user's home: Linux's longest, in bytes.
-const maxHome = 4 << 10
-
-// queryHome asks a box for its user's home directory, an absolute path. exec runs a command as that
-// user. The shell comes from the image, so the answer is bounded and checked. Conflict if there is
-// no home.
-func queryHome(ctx context.Context, user string, exec func(context.Context, environment.Command) (environment.Status, error)) (string, error) {
-	none := agentbox.Errorf(agentbox.Conflict, "user %s of the box has no home directory", user)
-	var home bytes.Buffer
-	status, err := exec(ctx, environment.Command{
-		Argv: []string{"sh", "-c", `printf %s "$HOME"`}, Stdout: &bounded.LimitedWriter{W: &home, Remaining: maxHome, Err: none},
-	})
-	switch {
-	case err != nil:
-		return "", err
-	case status.Code != 0 || !path.IsAbs(home.String()):
-		return "", none
-	}
-	return home.String(), nil
 }
