@@ -32,3 +32,17 @@ type Given struct {
 	Peer  string `json:"peer"`
 	Token string `json:"token"`
 }
+
+// Step is how far a box has come that arrives from another machine, or comes back from there.
+type Step string
+
+const (
+	StepNew     Step = ""        // it may be dropped, and was not asked for
+	StepAsked   Step = "asked"   // all of it is here, and its owner may have given it
+	StepMine    Step = "mine"    // it is this machine's; its owner may not know that it runs
+	StepLeaving Step = "leaving" // it never runs here, and its owner may not know that
+	StepSettled Step = "settled" // there is nothing left to say
+)
+
+// Waits tells whether a step waits for a word of the other machine before the box may run here.
+func (s Step) Waits() bool { return s == StepAsked || s == StepLeaving }

@@ -5,25 +5,15 @@ import (
 	"io"
 
 	"agentbox/agentbox"
-)
-
-// Step is how far a box has come that arrives from another machine.
-type Step string
-
-const (
-	StepNew     Step = ""        // it may be dropped, and was not asked for
-	StepAsked   Step = "asked"   // all of it is here, and its owner may have given it
-	StepMine    Step = "mine"    // it is this machine's; its owner may not know that it runs
-	StepLeaving Step = "leaving" // it never runs here, and its owner may not know that
-	StepSettled Step = "settled" // there is nothing left to say
+	"agentbox/agentbox/api"
 )
 
 // Arrival is a box that arrives from another machine, or comes back from there.
 type Arrival interface {
 	Said() Said // ID and token
-	Step() Step
+	Step() api.Step
 	// Record makes a step durable.
-	Record(Step) error
+	Record(api.Step) error
 	// Receive writes what was saved, verifies it, and syncs it.
 	Receive(ctx context.Context, a LiveAnswer, r io.Reader) error
 	// Run lets it run. After an error, Ran tells whether it may have.
@@ -51,7 +41,7 @@ func Move(ctx context.Context, from LiveSource, box Arrival) error {
 	}
 	err := box.Run(context.WithoutCancel(ctx)) // who interrupts now loses nothing, and all must be as before or here
 	if err != nil && !box.Ran() {
-		if err := box.Record(StepLeaving); err != nil {
+		if err := box.Record(api.StepLeaving); err != nil {
 			return err
 		}
 		err = agentbox.Classify(agentbox.Conflict, "%w", err)
@@ -72,7 +62,7 @@ func receive(ctx context.Context, from LiveSource, box Arrival) error {
 	if err := box.Receive(ctx, a, r); err != nil {
 		return err
 	}
-	return box.Record(StepAsked)
+	return box.Record(api.StepAsked)
 }
 
 // ask asks whose the box is, and records that. It is not cut short: who has asked has to know.
@@ -81,7 +71,7 @@ func ask(ctx context.Context, from LiveSource, box Arrival) error {
 	q.Word = WordMine
 	_, err := from.Say(context.WithoutCancel(ctx), q)
 	if err == nil {
-		err = box.Record(StepMine)
+		err = box.Record(api.StepMine)
 	} else if agentbox.CodeOf(err) == agentbox.NotFound {
 		if err := box.Drop(); err != nil {
 			return err
@@ -98,9 +88,9 @@ func ask(ctx context.Context, from LiveSource, box Arrival) error {
 func Settle(ctx context.Context, from LiveSource, box Arrival) error {
 	q := box.Said()
 	switch box.Step() {
-	case StepAsked:
+	case api.StepAsked:
 		return ask(ctx, from, box)
-	case StepMine:
+	case api.StepMine:
 		if !box.Ran() {
 			return nil
 		}
@@ -108,8 +98,8 @@ func Settle(ctx context.Context, from LiveSource, box Arrival) error {
 		if _, err := from.Say(ctx, q); err != nil {
 			return err
 		}
-		return box.Record(StepSettled)
-	case StepLeaving:
+		return box.Record(api.StepSettled)
+	case api.StepLeaving:
 		q.Word = WordBack
 		if _, err := from.Say(ctx, q); err != nil {
 			return err

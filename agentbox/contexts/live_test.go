@@ -33,7 +33,7 @@ type pair struct {
 	given *api.Given
 	held  sync.Mutex
 	// The taker.
-	step   Step
+	step   api.Step
 	here   bool // saved here
 	ran    bool // it runs here, or has
 	live   bool // it runs here
@@ -129,9 +129,9 @@ type arriving struct {
 	token string
 }
 
-func (a arriving) Said() Said { return Said{ID: boxID, Token: a.token} }
-func (a arriving) Step() Step { return a.step }
-func (a arriving) Record(s Step) error {
+func (a arriving) Said() Said     { return Said{ID: boxID, Token: a.token} }
+func (a arriving) Step() api.Step { return a.step }
+func (a arriving) Record(s api.Step) error {
 	return a.do("taker", func() { a.step = s })
 }
 func (a arriving) Receive(_ context.Context, h LiveAnswer, r io.Reader) error {
@@ -146,7 +146,7 @@ func (a arriving) Run(context.Context) error {
 		return errors.Join(a.do("taker", func() {}), errors.New("it does not start"))
 	}
 	return a.do("taker", func() {
-		if !a.here || a.step != StepMine {
+		if !a.here || a.step != api.StepMine {
 			a.faults = append(a.faults, "it runs without being this machine's")
 		}
 		a.here, a.ran, a.live = false, true, true
@@ -154,7 +154,7 @@ func (a arriving) Run(context.Context) error {
 }
 func (a arriving) Ran() bool { return a.ran }
 func (a arriving) Drop() error {
-	return a.do("taker", func() { a.gone, a.here, a.step = true, false, StepSettled })
+	return a.do("taker", func() { a.gone, a.here, a.step = true, false, api.StepSettled })
 }
 
 // dialed is a connection of the taker to an owner's process.
@@ -232,7 +232,7 @@ func (p *pair) settle(t *testing.T, box arriving) {
 		p.saved, p.runs = false, true
 	}
 	p.mu.Unlock()
-	if box.step == StepNew { // removed by the next daemon
+	if box.step == api.StepNew { // removed by the next daemon
 		p.here = false
 		return
 	}
@@ -242,7 +242,7 @@ func (p *pair) settle(t *testing.T, box arriving) {
 			t.Errorf("step %s cannot be settled: %v", box.step, err)
 		}
 		d.hang()
-		if box.step == StepMine && !p.ran && !p.broken { // its user resumes it
+		if box.step == api.StepMine && !p.ran && !p.broken { // its user resumes it
 			if err := box.Run(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/place"
 )
 
@@ -84,7 +85,7 @@ func (a adoption) box(id agentbox.BoxID) error {
 	}
 	a.boxes.put(b)
 	// remove ends the machine, so it has to know it. Nothing follows a machine that is removed.
-	if rec.Phase == phaseMoving || rec.comesBack() && rec.Arrived.Step == stepAsked {
+	if rec.Phase == phaseMoving || rec.comesBack() && rec.Arrived.Step == api.StepAsked {
 		return nil // Arrivals
 	}
 	if rec.comesBack() { // cut short before it was asked for, or while it was dropped
@@ -117,7 +118,7 @@ func (a adoption) box(id agentbox.BoxID) error {
 // giveUp drops what came of a box that stays given.
 func (a adoption) giveUp(b *box) error {
 	rec := b.record()
-	if err := a.disk.dropArrival(rec); err != nil || rec.Arrived.Step == stepLeaving {
+	if err := a.disk.dropArrival(rec); err != nil || rec.Arrived.Step == api.StepLeaving {
 		return err
 	}
 	rec.Arrived = nil

@@ -13,23 +13,16 @@ import (
 	"agentbox/agentbox/place"
 )
 
-// arrived is the part of a record about the machine that a box comes from with what runs in it. Step
-// is a contexts.Step; with one before its last a new box is in phaseMoving.
+// arrived is the part of a record about the machine that a box comes from with what runs in it.
+// While its Step waits, a new box is in phaseMoving.
 type arrived struct {
-	api.Given        // the machine that had it, and the token of the move
-	ID        string `json:"id"` // of the box there
-	Step      string `json:"step,omitempty"`
+	api.Given          // the machine that had it, and the token of the move
+	ID        string   `json:"id"` // of the box there
+	Step      api.Step `json:"step,omitempty"`
 	// Back is set while what was given away comes back to a box. That stays given until it is its own
 	// again, with the workspace that it had.
 	Back *givenBefore `json:"back,omitempty"`
 }
-
-// Steps that this package looks at (contexts.Step).
-const (
-	stepAsked   = "asked"
-	stepLeaving = "leaving"
-	stepSettled = "settled"
-)
 
 // givenBefore is what a record says of a box that is given away.
 type givenBefore struct {
@@ -105,11 +98,11 @@ func (a *Arrival) From() (peer, id, token string) {
 }
 
 // Step is how far it has come.
-func (a *Arrival) Step() string {
+func (a *Arrival) Step() api.Step {
 	if r := a.b.record().Arrived; r != nil {
 		return r.Step
 	}
-	return stepSettled
+	return api.StepSettled
 }
 
 // Begin gives the move a token.
@@ -120,25 +113,25 @@ func (a *Arrival) Begin(token string) error {
 	return a.b.commit(a.m.home, rec)
 }
 
-// Record makes a step durable: one that waits for a word of the other machine, or mine, or the last one.
-func (a *Arrival) Record(step string, waits, last bool) error {
+// Record makes a step durable.
+func (a *Arrival) Record(step api.Step) error {
 	rec := a.b.record()
 	now := *rec.Arrived
 	now.Step, rec.Arrived = step, &now
 	switch back := now.Back; {
-	case back == nil && waits:
+	case back == nil && step.Waits():
 		rec.Phase = phaseMoving
 	case back == nil:
 		rec.Phase = phaseReady
-	case step == stepLeaving && rec.Given == nil: // it was its own for a moment
+	case step == api.StepLeaving && rec.Given == nil: // it was its own for a moment
 		rec.Given, rec.Taken, rec.Workspace = &back.Given, back.Taken, back.Workspace
-	case !waits && !last:
+	case step == api.StepMine:
 		rec = rec.arriving()
 	}
-	if last {
+	if step == api.StepSettled {
 		now.Back = nil
 	}
-	if err := a.b.commit(a.m.home, rec); err != nil || now.Back == nil || step != stepLeaving {
+	if err := a.b.commit(a.m.home, rec); err != nil || now.Back == nil || step != api.StepLeaving {
 		return err
 	}
 	return a.m.disk.dropArrival(rec)
@@ -202,7 +195,7 @@ func (a *Arrival) Drop() error {
 	}
 	step := rec.Arrived.Step
 	rec.Arrived = nil
-	if step != stepLeaving {
+	if step != api.StepLeaving {
 		if err := a.m.disk.dropArrival(rec); err != nil {
 			return err
 		}
@@ -223,7 +216,7 @@ func (ms Moves) Arrivals() (all []*Arrival) {
 
 func (a *Arrival) open() bool {
 	rec := a.b.record()
-	return rec.Arrived != nil && rec.Arrived.Step != "" && rec.Arrived.Step != stepSettled && (rec.Phase == phaseReady || rec.Phase == phaseMoving)
+	return rec.Arrived != nil && rec.Arrived.Step != api.StepNew && rec.Arrived.Step != api.StepSettled && (rec.Phase == phaseReady || rec.Phase == phaseMoving)
 }
 
 // Alone calls do while no operation is under way on the box, unless one is now.

@@ -75,10 +75,10 @@ func TestArrivalWaitsForItsWord(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	all := MovesOf(m).Arrivals()
-	if len(all) != 1 || all[0].Step() != "asked" || all[0].Ran() {
+	if len(all) != 1 || all[0].Step() != api.StepAsked || all[0].Ran() {
 		t.Fatalf("%+v", all)
 	}
-	if err := all[0].Alone(func() error { return all[0].Record("mine", false, false) }); err != nil {
+	if err := all[0].Alone(func() error { return all[0].Record(api.StepMine) }); err != nil {
 		t.Fatal(err)
 	}
 	if shown, err := m.Show(t.Context(), api.BoxRef{Box: "mine"}, nil); err != nil || shown.State != agentbox.Paused {
@@ -87,7 +87,7 @@ func TestArrivalWaitsForItsWord(t *testing.T) {
 	if kept, err := m.disk.kept(rec); err != nil || kept != place.Whole {
 		t.Errorf("%v, %v", kept, err)
 	}
-	if err := all[0].Alone(func() error { return all[0].Record("settled", false, true) }); err != nil || len(MovesOf(m).Arrivals()) != 0 {
+	if err := all[0].Alone(func() error { return all[0].Record(api.StepSettled) }); err != nil || len(MovesOf(m).Arrivals()) != 0 {
 		t.Errorf("%v", err)
 	}
 }

@@ -81,7 +81,7 @@ func (m *Manager) removeIdle(ctx context.Context, b *box, progress agentbox.Prog
 // forgets the box only when everything is gone.
 func (m *maker) removeLocked(b *box) error {
 	was := b.record().Phase
-	if rec := b.record(); rec.Arrived != nil && rec.Arrived.Back != nil && (rec.Arrived.Step == stepAsked || rec.Arrived.Step == stepLeaving) {
+	if rec := b.record(); rec.Arrived != nil && rec.Arrived.Back != nil && (rec.Arrived.Step == api.StepAsked || rec.Arrived.Step == api.StepLeaving) {
 		return waitsForWord(rec)
 	}
 	err := b.change(m.home, func(rec *record) { rec.Phase = phaseRemoving })

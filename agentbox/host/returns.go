@@ -18,7 +18,7 @@ func (ms Moves) Origin(ctx context.Context, id agentbox.BoxID) (from api.Given, 
 	switch at := rec.Arrived; {
 	case at == nil || rec.comesBack():
 		err = agentbox.Errorf(agentbox.Conflict, "what runs in box %s did not come from another machine", rec.Box.Name)
-	case at.Step != stepSettled:
+	case at.Step != api.StepSettled:
 		err = agentbox.Errorf(agentbox.Unavailable, "its machine does not know yet that box %s runs here", rec.Box.Name)
 	default:
 		from, there = at.Given, at.ID
@@ -45,7 +45,7 @@ func (ms Moves) ComeBack(ctx context.Context, id string, g api.Given, l api.Live
 		return err
 	}
 	a := &Arrival{ms.m, b, nil}
-	if err = move(ctx, a); err != nil && a.Step() == "" {
+	if err = move(ctx, a); err != nil && a.Step() == api.StepNew {
 		if gone := a.Drop(); gone != nil {
 			return gone
 		}
@@ -84,10 +84,10 @@ func (ms Moves) expect(ctx context.Context, b *box, g api.Given, l api.Live) (er
 // giveUp has what comes back to a box stay where it ran, if it is not the box's yet: its user lets the box
 // go on otherwise. The caller holds op.
 func giveUp(m *Manager, b *box) error {
-	if rec := b.record(); !rec.comesBack() || rec.Arrived.Step != stepAsked {
+	if rec := b.record(); !rec.comesBack() || rec.Arrived.Step != api.StepAsked {
 		return nil
 	}
-	return (&Arrival{m, b, nil}).Record(stepLeaving, true, false)
+	return (&Arrival{m, b, nil}).Record(api.StepLeaving)
 }
 
 // waitsForWord is the error about a box that cannot be removed before another machine has heard of it.

@@ -15,7 +15,7 @@ import (
 var away = api.Given{Peer: "p", Token: "t"}
 
 // returning is a box that was given away, as a daemon leaves it that dies while what ran in it comes back.
-func returning(t *testing.T, h home.Home, step string) (home.Box, string) {
+func returning(t *testing.T, h home.Home, step api.Step) (home.Box, string) {
 	t.Helper()
 	rec := newTestRecord("mine")
 	rec.Given, rec.Taken = &away, "two"
@@ -39,7 +39,7 @@ var (
 // What comes back to a box is this machine's once the other one has said so, and until then the box is
 // given away, with the files that it had: whenever the daemon dies.
 func TestWhatComesBackWaitsForItsWord(t *testing.T) {
-	for step, want := range map[string][3]bool{"": asBefore, stepAsked: both, stepLeaving: asBefore} {
+	for step, want := range map[api.Step][3]bool{"": asBefore, api.StepAsked: both, api.StepLeaving: asBefore} {
 		h := newHome(t)
 		names, id := returning(t, h, step)
 		m := manage(t, h)
@@ -68,11 +68,11 @@ func TestWhatComesBackWaitsForItsWord(t *testing.T) {
 
 func TestWhatComesBackIsMine(t *testing.T) {
 	h := newHome(t)
-	names, id := returning(t, h, stepAsked)
+	names, id := returning(t, h, api.StepAsked)
 	m := manage(t, h)
 	a := MovesOf(m).Arrivals()[0]
 	for range 2 { // it does not start the first time
-		if err := a.Record("mine", false, false); err != nil {
+		if err := a.Record(api.StepMine); err != nil {
 			t.Fatal(err)
 		}
 		b, err := m.boxes.find(t.Context(), api.BoxRef{Box: id})
@@ -94,7 +94,7 @@ func TestWhatComesBackIsMine(t *testing.T) {
 			t.Errorf("the next daemon: %v, %v, %v", kept, has(names), err)
 		}
 		a = MovesOf(m).Arrivals()[0]
-		if err := a.Record(stepLeaving, true, false); err != nil {
+		if err := a.Record(api.StepLeaving); err != nil {
 			t.Fatal(err)
 		}
 		touch(t, names.Saved()+"/memory", names.Dir+"/workspace-1/", names.Dir+"/workspace-2/")
@@ -110,7 +110,7 @@ func TestWhatComesBackIsMine(t *testing.T) {
 // It was not handed over, or it cannot run here: the box is given away as before.
 func TestWhatDoesNotComeBackLeavesNothing(t *testing.T) {
 	h := newHome(t)
-	names, id := returning(t, h, stepAsked)
+	names, id := returning(t, h, api.StepAsked)
 	m := manage(t, h)
 	if err := MovesOf(m).Arrivals()[0].Drop(); err != nil || has(names) != asBefore || len(MovesOf(m).Arrivals()) != 0 {
 		t.Errorf("%v, %v", has(names), err)
@@ -124,7 +124,7 @@ func TestWhatDoesNotComeBackLeavesNothing(t *testing.T) {
 // Who wants the box to begin afresh gives up what comes back, which is the other machine's then.
 func TestResetGivesUpWhatComesBack(t *testing.T) {
 	h := newHome(t)
-	names, id := returning(t, h, stepAsked)
+	names, id := returning(t, h, api.StepAsked)
 	m := manage(t, h)
 	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: id})
 	if err != nil {
@@ -138,7 +138,7 @@ func TestResetGivesUpWhatComesBack(t *testing.T) {
 	}
 	touch(t, names.Saved()+"/memory") // and a pause
 	a := MovesOf(m).Arrivals()[0]
-	if a.Step() != stepLeaving {
+	if a.Step() != api.StepLeaving {
 		t.Error(a.Step())
 	}
 	if err := a.Drop(); err != nil || !exists(names.Saved()) || len(MovesOf(m).Arrivals()) != 0 {

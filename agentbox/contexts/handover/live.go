@@ -67,12 +67,6 @@ func (a arriving) Said() contexts.Said {
 	return contexts.Said{ID: id, Token: token}
 }
 
-func (a arriving) Step() contexts.Step { return contexts.Step(a.Arrival.Step()) }
-
-func (a arriving) Record(s contexts.Step) error {
-	return a.Arrival.Record(string(s), s == contexts.StepAsked || s == contexts.StepLeaving, s == contexts.StepSettled)
-}
-
 func (a arriving) Receive(ctx context.Context, h contexts.LiveAnswer, r io.Reader) error {
 	return a.Arrival.Receive(ctx, h.Seed, h.Authority, r)
 }
@@ -174,7 +168,7 @@ func (h *Handover) SettleArrivals(ctx context.Context) {
 }
 
 func (h *Handover) settleArrival(ctx context.Context, a *host.Arrival) error {
-	if a.Step() == string(contexts.StepMine) && !a.Ran() {
+	if a.Step() == api.StepMine && !a.Ran() {
 		return nil // nobody has woken it
 	}
 	peer, _, _ := a.From()
