@@ -6,7 +6,9 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/config"
+	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/host/setup"
+	"agentbox/agentbox/place"
 )
 
 // setUp runs the configuration's setup commands once for each workspace, in order, as the box's
@@ -23,12 +25,16 @@ func (m *Manager) setUp(ctx context.Context, b *box, progress agentbox.Progress)
 }
 
 // onStart runs the commands that the configuration has for every start of a machine, once setup has
-// succeeded. After a failure the machine stays as it is, and the failure is recorded for later
-// users of the box. A later up does not fail because of it.
+// succeeded and the services are ready, which migrations need. After a failure the machine stays as
+// it is, and the failure is recorded for later users of the box. A later up does not fail because of
+// it.
 func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
 	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {
 		return nil
+	}
+	if err := m.awaitServices(ctx, b, progress); err != nil {
+		return err
 	}
 	err := setup.Run(ctx, rec.setupBox(m.home), "start", rec.Start, hintOf("start", rec), progress)
 	var why string
@@ -39,6 +45,13 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 		why = agentbox.AsError(err).Message
 	}
 	return errors.Join(err, b.change(m.home, func(rec *record) { rec.StartDue, rec.StartErr = false, why }))
+}
+
+// awaitServices waits for the services of a box, see serving.Await.
+func (m *Manager) awaitServices(ctx context.Context, b *box, progress agentbox.Progress) error {
+	rec := b.record()
+	status := func(ctx context.Context) (place.Status, error) { return m.machines.status(ctx, b) }
+	return serving.Await(ctx, rec.Box.Name, rec.Guest.Services, status, progress)
 }
 
 // hintOf says what to do when commands of a step, "setup" or "start", have failed.

@@ -13,7 +13,6 @@ import (
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/host/isolation"
 	"agentbox/agentbox/host/plan"
-	"agentbox/agentbox/host/serving"
 	"agentbox/agentbox/place"
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/source"
@@ -321,9 +320,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	case api.UpRecall:
 		return m.restoreHistory(ctx, u.b, u.Agent, progress)
 	case api.UpServices:
-		status := func(ctx context.Context) (place.Status, error) { return m.machines.status(ctx, u.b) }
-		rec := u.b.record()
-		return serving.Await(ctx, rec.Box.Name, rec.Guest.Services, status, progress)
+		return m.awaitServices(ctx, u.b, progress)
 	}
 	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Action)
 }
