@@ -33,7 +33,7 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 	if len(rec.Start) == 0 || !rec.StartDue || rec.setupDue() {
 		return nil
 	}
-	if err := m.awaitServices(ctx, b, progress); err != nil {
+	if err := m.machines.awaitServices(ctx, b, progress); err != nil {
 		return err
 	}
 	err := setup.Run(ctx, rec.setupBox(m.home), "start", rec.Start, hintOf("start", rec), progress)
@@ -48,9 +48,9 @@ func (m *Manager) onStart(ctx context.Context, b *box, progress agentbox.Progres
 }
 
 // awaitServices waits for the services of a box, see serving.Await.
-func (m *Manager) awaitServices(ctx context.Context, b *box, progress agentbox.Progress) error {
+func (m *machines) awaitServices(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
-	status := func(ctx context.Context) (place.Status, error) { return m.machines.status(ctx, b) }
+	status := func(ctx context.Context) (place.Status, error) { return m.status(ctx, b) }
 	return serving.Await(ctx, rec.Box.Name, rec.Guest.Services, status, progress)
 }
 

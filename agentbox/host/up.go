@@ -320,7 +320,7 @@ func (m *Manager) do(ctx context.Context, u *creation, step api.UpStep, progress
 	case api.UpRecall:
 		return m.restoreHistory(ctx, u.b, u.Agent, progress)
 	case api.UpServices:
-		return m.awaitServices(ctx, u.b, progress)
+		return m.machines.awaitServices(ctx, u.b, progress)
 	}
 	return agentbox.Errorf(agentbox.Internal, "there is no step %q", step.Action)
 }
