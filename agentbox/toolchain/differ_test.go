@@ -59,63 +59,6 @@ func writeFile(t *testing.T, name, content string) {
 	}
 }
 
-// npmModules returns the modules of the installed npm.
-func npmModules(t *testing.T) string {
-	t.Helper()
-	npm, err := exec.LookPath("npm")
-	if err == nil {
-		npm, err = filepath.EvalSymlinks(npm)
-	}
-	if err != nil {
-		t.Skip("npm is not installed")
-	}
-	return filepath.Join(filepath.Dir(filepath.Dir(npm)), "node_modules")
-}
-
-// node runs a script that prints JSON.
-func node(t *testing.T, script string, into any, args ...string) {
-	t.Helper()
-	out, err := exec.Command("node", append([]string{"-e", script}, args...)...).Output()
-	if err == nil {
-		err = json.Unmarshal(out, into)
-	}
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-}
-
-// npmWants matches what npm asks for in EBADDEVENGINES.
-var npmWants = agentbox.Pattern(`Invalid (?:semver )?version "([^"]*)" does not match`)
-
-// What we read in devEngines is what npm checks.
-func TestDevEnginesAreThoseOfNPM(t *testing.T) {
-	check := filepath.Join(npmModules(t), "npm-install-checks/lib/dev-engines.js")
-	if _, err := os.Stat(check); err != nil {
-		t.Skip("the installed npm does not know devEngines")
-	}
-	for _, text := range []string{
-		`{"runtime":{"name":"node","version":"^99.1"}}`,
-		`{"runtime":[{"name":"node","version":">=98"},{"name":"bun"}]}`,
-		`{"runtime":{"name":"node","version":"99.1.0","onFail":"warn"}}`,
-		`{"packageManager":{"name":"npm","version":"^99"}}`,
-		`{"runtime":{"name":"node"}}`,
-	} {
-		var said []string
-		node(t, `const {checkDevEngines: c} = require(process.argv[1]), cur = {runtime: {name: "node", version: "1.0.0"}, packageManager: {name: "npm", version: "1.0.0"}};
-			console.log(JSON.stringify(c(JSON.parse(process.argv[2]), cur).flatMap(e => e.errors.map(String))))`, &said, check, text)
-		want := ""
-		for _, line := range said {
-			if found := npmWants().FindStringSubmatch(line); found != nil {
-				want = found[1]
-			}
-		}
-		needs := detect(t, "package.json", `{"devEngines":`+text+`}`).Needs
-		if got := strings.Join(append(needs.Constraints(Node), needs.Constraints(NPMTool)...), " "); got != want {
-			t.Errorf("%s: got %q, npm wants %q", text, got, want)
-		}
-	}
-}
-
 // Of several files and versions, the one counts that mise runs. mise is on few machines: npm has it as
 // @jdxcode/mise-linux-x64.
 func TestPinsAreThoseOfMise(t *testing.T) {

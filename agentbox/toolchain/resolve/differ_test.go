@@ -2,11 +2,14 @@ package resolve
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/toolchain"
 )
 
@@ -62,4 +65,51 @@ func TestRangesAreThoseOfNPM(t *testing.T) {
 			t.Errorf("%q: got %v, npm %v", r, got, said[r])
 		}
 	}
+}
+
+// npmWants matches what npm asks for in EBADDEVENGINES.
+var npmWants = agentbox.Pattern(`Invalid (?:semver )?version "([^"]*)" does not match`)
+
+// What we read in devEngines is what npm checks.
+func TestDevEnginesAreThoseOfNPM(t *testing.T) {
+	check := filepath.Join(npmModules(t), "npm-install-checks/lib/dev-engines.js")
+	if _, err := os.Stat(check); err != nil {
+		t.Skip("the installed npm does not know devEngines")
+	}
+	for _, text := range []string{
+		`{"runtime":{"name":"node","version":"^99.1"}}`,
+		`{"runtime":[{"name":"node","version":">=98"},{"name":"bun"}]}`,
+		`{"runtime":{"name":"node","version":"99.1.0","onFail":"warn"}}`,
+		`{"packageManager":{"name":"npm","version":"^99"}}`,
+		`{"runtime":{"name":"node"}}`,
+	} {
+		var said []string
+		node(t, `const {checkDevEngines: c} = require(process.argv[1]), cur = {runtime: {name: "node", version: "1.0.0"}, packageManager: {name: "npm", version: "1.0.0"}};
+			console.log(JSON.stringify(c(JSON.parse(process.argv[2]), cur).flatMap(e => e.errors.map(String))))`, &said, check, text)
+		want := ""
+		for _, line := range said {
+			if found := npmWants().FindStringSubmatch(line); found != nil {
+				want = found[1]
+			}
+		}
+		needs := needsOf(t, `{"devEngines":`+text+`}`)
+		if got := strings.Join(append(needs.Constraints(toolchain.Node), needs.Constraints(toolchain.NPMTool)...), " "); got != want {
+			t.Errorf("%s: got %q, npm wants %q", text, got, want)
+		}
+	}
+}
+
+// needsOf are the needs of a repository with this package.json.
+func needsOf(t *testing.T, content string) toolchain.Needs {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	return toolchain.Detect(root, ".").Needs
 }
