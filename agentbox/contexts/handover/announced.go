@@ -26,7 +26,8 @@ func (h *Handover) Contexts(ctx context.Context) ([]team.Context, error) {
 	}
 	// Only open tasks, since one that has ended is no current work, and those that others may enter; of
 	// thousands, as many as are announced.
-	for _, all := range [][]agentbox.Task{h.Queue.Open(), h.shared()} {
+	open := h.Queue.Open()
+	for _, all := range [][]agentbox.Task{open, h.shared(open)} {
 		for i := range all[:min(len(all), team.MaxContexts)] {
 			out = append(out, h.taskContext(all[i]))
 		}

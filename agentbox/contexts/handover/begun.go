@@ -20,7 +20,8 @@ func (h *Handover) subjects(ctx context.Context) (all []contexts.Subject, err er
 			all = append(all, contexts.Subject{ID: b.ID.String(), Project: b.Project})
 		}
 	}
-	for _, t := range slices.Concat(h.Queue.Open(), h.shared()) {
+	open := h.Queue.Open()
+	for _, t := range slices.Concat(open, h.shared(open)) {
 		if t.For == nil && t.Where == "" && t.Last() != nil {
 			all = append(all, contexts.Subject{ID: t.ID.String(), Project: t.Project})
 		}

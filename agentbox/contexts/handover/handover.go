@@ -280,12 +280,14 @@ func (h *Handover) members(req api.ShareRequest) (ids []string, err error) {
 // maxShared bounds the tasks that are announced after they have ended.
 const maxShared = 50
 
-// shared are the newest tasks that have ended with work that some member may enter. They are read
-// again when somebody shares something, or after a while.
-func (h *Handover) shared() []agentbox.Task {
+// shared are the newest tasks that have ended with work that some member may enter, given the open
+// ones. They are read again when somebody shares something, when an open one has ended, so that the
+// team never misses it, or after a while.
+func (h *Handover) shared(open []agentbox.Task) []agentbox.Task {
 	h.cache.mu.Lock()
 	defer h.cache.mu.Unlock()
-	if time.Since(h.cache.read) < cacheTime {
+	over := oneEnded(h.cache.open, open)
+	if h.cache.open = open; !over && time.Since(h.cache.read) < cacheTime {
 		return h.cache.ended
 	}
 	h.cache.ended, h.cache.read = nil, time.Now()
@@ -306,6 +308,18 @@ func (h *Handover) shared() []agentbox.Task {
 	return h.cache.ended
 }
 
+// oneEnded tells whether a task was open before and is not now.
+func oneEnded(before, now []agentbox.Task) bool {
+	if len(before) == 0 || len(now) == len(before) && &now[0] == &before[0] { // the same look of the queue
+		return false
+	}
+	open := map[agentbox.TaskID]bool{}
+	for i := range now {
+		open[now[i].ID] = true
+	}
+	return slices.ContainsFunc(before, func(t agentbox.Task) bool { return !open[t.ID] })
+}
+
 // NeedsSource tells whether others may enter a task that has ended and left nothing but its source.
 func (h *Handover) NeedsSource(t agentbox.Task) bool {
 	last := t.Last()
@@ -324,6 +338,7 @@ type sharedCache struct {
 	mu    sync.Mutex
 	read  time.Time
 	ended []agentbox.Task
+	open  []agentbox.Task // when shared was asked last
 }
 
 func (s *sharedCache) forget() {
