@@ -74,8 +74,8 @@ type AgentInfo struct {
 }
 
 // PolicyReport is a policy as it is in force, layer by layer, with what the repository asks for
-// beyond that. Plan is what is not approved yet, and Digest identifies exactly that for
-// ApproveRequest.
+// beyond that. Plan is what is not approved yet, and Digest identifies all that the repository asks
+// for, approved or not, for ApproveRequest.
 type PolicyReport struct {
 	Directory string          `json:"directory"`
 	Project   string          `json:"project"`
@@ -83,7 +83,7 @@ type PolicyReport struct {
 	Layers    []policy.Layer  `json:"layers"`
 	Secrets   []SecretInfo    `json:"secrets,omitempty"`
 	Plan      []policy.Change `json:"plan,omitempty"`   // what waits for approval
-	Digest    string          `json:"digest,omitempty"` // of what would be approved
+	Digest    string          `json:"digest,omitempty"` // of what is approved if Plan is
 	// Boxes names the running boxes that received the change.
 	Boxes []string `json:"boxes,omitempty"`
 }

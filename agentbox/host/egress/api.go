@@ -102,16 +102,14 @@ func (ps *Policies) Show(ctx context.Context, ref api.PolicyRef, progress agentb
 	return ps.report(ctx, root, ps.placesOf(ctx, ref, root)[0], ref.Environ)
 }
 
-// report is what is in force for a checkout, and what waits, with the digest to approve.
+// report is what is in force for a checkout, and what waits, with the digest of all that it asks for.
 func (ps *Policies) report(ctx context.Context, root string, at config.Place, environ []string) (api.PolicyReport, error) {
 	r, err := ps.Review.ReviewDirectory(ctx, root, at, environ)
 	if err != nil {
 		return api.PolicyReport{}, err
 	}
 	out, err := ps.reportInForce(ctx, Scope{Root: root, Project: r.Project, Document: r.InForce}, environ)
-	if pending, _ := r.Pending(); err == nil && pending {
-		out.Plan, out.Digest = r.Plan, r.Digest
-	}
+	out.Plan, out.Digest = r.Plan, r.Digest
 	return out, err
 }
 
