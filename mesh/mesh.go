@@ -280,6 +280,16 @@ func (m *Mesh) OnlinePeers() []identity.PeerID {
 	return out
 }
 
+// IsOnline tells whether a member is here.
+func (m *Mesh) IsOnline(id identity.PeerID) bool {
+	r := m.running()
+	if r == nil {
+		return false
+	}
+	p, ok := r.gossip.Peer(id)
+	return ok && p.Online
+}
+
 // peerChanged looks at what a peer announces, and fetches what is new: its catalogue through
 // catalogue.Store, the member list in a goroutine, one for each peer. Gossip calls it at each
 // change, and poll for everybody, in case something failed.

@@ -38,7 +38,7 @@ func (d *daemon) newFleet() fleetParts {
 			Value: func(ctx context.Context, t agentbox.Task, name string) (string, error) {
 				return d.lending().LentValue(ctx, t, name)
 			},
-			Over: d.attemptOver, Name: peers.Name, Changed: changed, Log: d.cfg.Log,
+			Over: d.attemptOver, Here: peers.Here, Name: peers.Name, Changed: changed, Log: d.cfg.Log,
 		},
 		worker: &fleet.Worker{
 			Team: peers, Log: d.cfg.Log, Wake: wake, Changed: changed,
@@ -52,6 +52,9 @@ func (d *daemon) newFleet() fleetParts {
 		d.changes.Announce()
 	}
 	d.shares.team.Offers = func() []catalogue.Record { return append(p.worker.Record(), p.owner.Offers()...) }
+	p.owner.Call = func(worker identity.PeerID, id agentbox.TaskID, attempt int) {
+		go func() { _ = p.boxes.Call(d.ctx, worker, id, attempt) }() // it is called again
+	}
 	p.boxes = &elsewhere.Boxes{
 		Boxes: fleet.Boxes{Owner: p.owner, Dial: func(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
 			return peers.DialService(ctx, peer, fleet.BoxService)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"path"
+	"time"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
@@ -23,6 +24,7 @@ const (
 	askBox  = "box"  // how to log in, and the job
 	askSSH  = "ssh"  // after the answer, the connection is one to the box's SSH server
 	askLogs = "logs" // after the answer comes what the command writes, until it ends
+	askCall = "call" // it is to beat at once
 )
 
 // boxQuestion is about an attempt of the asking peer's, or what Name names.
@@ -93,6 +95,8 @@ func (w *Worker) answerBox(ctx context.Context, peer identity.PeerID, s stream) 
 			}
 		case askLogs:
 			then = func() error { return w.Local.Follow(ctx, t, s) }
+		case askCall:
+			w.beatNow(t.ID)
 		case askSave:
 			var pack func(context.Context, io.Writer) error
 			if a.Document, pack, err = w.Local.Save(ctx, t); err == nil {
@@ -128,10 +132,19 @@ func (w *Worker) entrance(ctx context.Context, peer identity.PeerID, q boxQuesti
 	}, err
 }
 
+// beatNow has a task that is followed beat, or say how it ended, at once.
+func (w *Worker) beatNow(id agentbox.TaskID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f, ok := w.followed[id]; ok {
+		f.news.Notify()
+	}
+}
+
 // taskOf finds the task of a peer. Others learn nothing of it, not even that it is here.
 func (w *Worker) taskOf(peer identity.PeerID, q boxQuestion) (agentbox.Task, error) {
 	for _, t := range w.Local.Tasks() {
-		if t.For.Owner == peer.String() && t.For.Task == q.Task && t.For.Attempt == q.Attempt && !t.State.Done() {
+		if t.For.Owner == peer.String() && t.For.Task == q.Task && t.For.Attempt == q.Attempt && (!t.State.Done() || q.Do == askCall) {
 			return t, nil
 		}
 	}
@@ -204,6 +217,21 @@ func (b Boxes) SSH(ctx context.Context, at BoxAt) (net.Conn, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// callTimeout bounds a call of a worker, which may not be there.
+const callTimeout = 10 * time.Second
+
+// Call has a worker beat at once. A build that does not know it beats often.
+func (b Boxes) Call(ctx context.Context, worker identity.PeerID, t agentbox.TaskID, attempt int) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c, err := b.Dial(ctx, worker)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Ask(ctx, boxQuestion{askCall, BoxAt{Task: t, Attempt: attempt}}, &boxAnswer{}, maxMessage)
 }
 
 // Follow writes what the command of an attempt writes, until it ends.

@@ -40,6 +40,35 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// A worker that gossip sees may be silent for as long as it was told; one that gossip misses may not, nor one
+// that gossip sees and the owner does not hear.
+func TestHeard(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1000, 0).Add(time.Duration(s) * time.Second) }
+	seen := Heard{Last: at(0), Next: time.Minute}
+	gone := seen
+	gone.See(false, at(20))
+	gone.See(false, at(25))
+	for name, one := range map[string]struct {
+		heard         Heard
+		at            int
+		late, expired bool
+	}{
+		"not due":              {seen, 59, false, false},
+		"late":                 {seen, 75, true, false},
+		"seen, never heard":    {seen, 91, true, true},
+		"gone, and just asked": {gone, 34, true, false},
+		"gone":                 {gone, 36, true, true},
+		"of an earlier build":  {Heard{Last: at(0)}, 31, true, true},
+	} {
+		if late, expired := one.heard.Late(at(one.at)), one.heard.Expired(at(one.at)); late != one.late || expired != one.expired {
+			t.Errorf("%s: late %v, expired %v", name, late, expired)
+		}
+	}
+	if gone.See(true, at(33)); gone.Expired(at(40)) {
+		t.Error("one that is seen again is missed")
+	}
+}
+
 func TestChoose(t *testing.T) {
 	now := time.Unix(1000, 0)
 	offer := func(owner int, name, where string, memory int64, age int) Offer {

@@ -13,9 +13,14 @@ const (
 	// MaxLeases is how many workers may lose an attempt before that counts as its own fault.
 	MaxLeases = 3
 	beatEvery = 2 * time.Second
-	// beatLeast is how seldom a worker says that it goes on, for an owner of whom very many run.
-	beatLeast = LeaseTime / 3
-	manyBeats = 8 // a second, of all workers together
+	// beatLeast is how seldom a worker says that it goes on, for an owner of whom very many run. Builds that
+	// do not know it say so three times in LeaseTime.
+	beatLeast = 2 * time.Minute
+	manyBeats = 3 // in two seconds, of all workers together
+	// goneTime is how long a worker may be silent that gossip does not see any more, and that was asked.
+	goneTime = LeaseTime / 2
+	// callEvery is how often a worker is asked to beat at once.
+	callEvery = LeaseTime / 3
 )
 
 // Lease is who runs an attempt. Its methods decide without a clock or a network; the zero Lease is an
@@ -70,10 +75,36 @@ func (l Lease) End(silent bool) (next Lease, over bool) {
 	return next, next.Lost >= MaxLeases
 }
 
-// Expired tells whether a worker was silent for too long.
-func Expired(last, now time.Time) bool { return now.Sub(last) > LeaseTime }
+// Heard is what an owner heard of a worker, all by its own clock.
+type Heard struct {
+	Last time.Time
+	Next time.Duration // after Last the worker is to say the next thing
+	Gone time.Time     // since when gossip does not see it; zero while it does
+}
+
+// See notes whether gossip sees the worker.
+func (h *Heard) See(here bool, now time.Time) {
+	switch {
+	case here:
+		h.Gone = time.Time{}
+	case h.Gone.IsZero():
+		h.Gone = now
+	}
+}
+
+// Late tells whether a worker is to be asked whether it goes on.
+func (h Heard) Late(now time.Time) bool {
+	return now.Sub(h.Last) > callEvery && (!h.Gone.IsZero() || now.Sub(h.Last) > h.Next+callEvery)
+}
+
+// Expired tells whether a worker was silent for too long. One that gossip sees, but the owner does not hear,
+// is missed as well.
+func (h Heard) Expired(now time.Time) bool {
+	silent := now.Sub(h.Last)
+	return silent > LeaseTime && (silent > h.Next+LeaseTime-beatEvery || !h.Gone.IsZero() && now.Sub(h.Gone) > goneTime)
+}
 
 // BeatEvery is how often each worker of an owner is to say that it goes on, of so many.
 func BeatEvery(leases int) time.Duration {
-	return min(max(beatEvery, time.Duration(leases)*time.Second/manyBeats), beatLeast)
+	return min(max(beatEvery, time.Duration(leases)*2*time.Second/manyBeats), beatLeast)
 }

@@ -14,7 +14,7 @@ import (
 const brief = 5 * time.Second
 
 // lines has a connection to each owner that was asked something briefly: beginning one costs ten times the
-// bytes of a beat. Each ends when nothing was said on it for 30 s. The zero lines is ready.
+// bytes of a beat. Each ends when nothing was said on it for longer than beatLeast. The zero lines is ready.
 type lines struct {
 	mu   sync.Mutex
 	open map[identity.PeerID]*wire.Conn
@@ -76,15 +76,19 @@ func (w *Worker) askBriefly(ctx context.Context, owner identity.PeerID, q questi
 		}
 		w.lines.drop(owner, c)
 	}
+	return w.askAnew(ctx, owner, q)
+}
+
+// askAnew asks the owner a question on a connection of its own, which stays for others.
+func (w *Worker) askAnew(ctx context.Context, owner identity.PeerID, q question) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	c, err := w.Team.Dial(ctx, owner)
+	c, err := w.Team.DialLine(ctx, owner)
 	if err != nil {
 		return a, err
 	}
 	stop := c.KeepAlive()
 	defer stop()
-	a = answer{}
 	if err := c.Ask(ctx, q, &a, maxMessage); err != nil {
 		_ = c.Close()
 		return a, err

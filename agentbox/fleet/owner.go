@@ -61,6 +61,10 @@ type Owner struct {
 	Over func(t agentbox.TaskID, attempt int) bool
 	// Name is the name of a member.
 	Name func(identity.PeerID) string
+	// Here tells whether gossip sees a member.
+	Here func(identity.PeerID) bool
+	// Call has a worker beat at once. It may fail, and must not block.
+	Call func(worker identity.PeerID, t agentbox.TaskID, attempt int)
 	// Changed is called when there are other offers. It must not block.
 	Changed func()
 	Log     *slog.Logger
@@ -89,7 +93,8 @@ type offered struct {
 	need      resources.Share
 	done      chan agentbox.Result // has room for the one result
 	lease     Lease
-	beat      time.Time
+	heard     Heard
+	called    time.Time       // the worker, to beat at once
 	finishing bool            // a result is being received, whose end decides
 	busy      int             // snapshots that are being received or made a source, in which a worker is silent
 	goesOn    agentbox.Digest // what the present lease goes on from; zero for the task's source
@@ -105,7 +110,7 @@ type offered struct {
 // Run offers an attempt until it has a result, or is lost. When ctx ends, everything stays as it is
 // for the next daemon.
 func (o *Owner) Run(ctx context.Context, t agentbox.Task, a agentbox.Attempt, need resources.Share, dir string, cancelled <-chan struct{}) (agentbox.Result, error) {
-	at := &offered{task: t, attempt: a, dir: dir, need: need, done: make(chan agentbox.Result, 1), beat: time.Now(), since: time.Now(), avoid: failedOn(t, a.Number, dir)}
+	at := &offered{task: t, attempt: a, dir: dir, need: need, done: make(chan agentbox.Result, 1), heard: Heard{Last: time.Now()}, since: time.Now(), avoid: failedOn(t, a.Number, dir)}
 	var accepted *agentbox.Result
 	for file, to := range map[string]any{LeaseFile: &at.lease, savedFile: &at.attempt.Saved, acceptedFile: &accepted} {
 		if err := durable.ReadJSON(filepath.Join(dir, file), to); err != nil {
@@ -161,7 +166,10 @@ func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 	if at.finished || at.finishing || at.busy > 0 {
 		return agentbox.Result{}, false
 	}
-	if at.lease.Held() && !at.lease.Kept() && Expired(at.beat, now) {
+	if at.lease.Held() {
+		o.see(at, now)
+	}
+	if at.lease.Held() && !at.lease.Kept() && at.heard.Expired(now) {
 		o.Log.Warn("a machine that ran a task is silent", "task", at.task.ID, "worker", at.lease.Name)
 		if o.end(at, true) && !at.cancelled {
 			at.finished = true
@@ -173,6 +181,16 @@ func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 		return agentbox.Result{State: agentbox.TaskCancelled}, true
 	}
 	return agentbox.Result{}, false
+}
+
+// see notes whether the worker of an attempt is there, and calls it if it is late or has to end. A keeper may
+// be away. The caller holds o.mu.
+func (o *Owner) see(at *offered, now time.Time) {
+	at.heard.See(o.Here(at.lease.Worker), now)
+	if (at.cancelled || !at.lease.Kept() && at.heard.Late(now)) && now.Sub(at.called) > callEvery {
+		at.called = now
+		o.Call(at.lease.Worker, at.task.ID, at.attempt.Number)
+	}
 }
 
 // end ends a lease. The caller holds o.mu.
@@ -300,7 +318,7 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 	if !at.lease.Holds(peer, q.Fence) || at.finished {
 		return answer{Stop: stopStale}, nil
 	}
-	at.beat = time.Now()
+	at.heard.Last = time.Now()
 	switch q.Do {
 	case askReturn:
 		if at.lease.Kept() { // it does not want to keep it
@@ -313,7 +331,8 @@ func (o *Owner) reply(ctx context.Context, peer identity.PeerID, q question, s i
 		if at.cancelled {
 			return answer{Stop: stopCancelled}, nil
 		}
-		return answer{Offset: size, Next: int(BeatEvery(o.leases) / time.Second)}, nil
+		at.heard.Next = BeatEvery(o.leases)
+		return answer{Offset: size, Next: int(at.heard.Next / time.Second)}, nil
 	case askFinish:
 		return o.finish(ctx, at, q, s)
 	case askSave:
@@ -382,7 +401,7 @@ func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (a
 		return answer{}, err
 	}
 	_ = os.Remove(filepath.Join(at.dir, transcriptFile)) // what the last worker sent
-	at.lease, at.beat, at.sent = next, time.Now(), false
+	at.lease, at.heard, at.called, at.sent = next, Heard{Last: time.Now()}, time.Time{}, false
 	go o.Changed()
 	spec := forWorker(at.task.TaskSpec)
 	if at.lease.Kept() {
@@ -411,7 +430,7 @@ func (o *Owner) goOn(ctx context.Context, at *offered) *agentbox.SourceRef {
 	ref, release, err := o.Continue(ctx, at.task, a)
 	o.mu.Lock()
 	at.busy--
-	at.beat = time.Now()
+	at.heard.Last = time.Now()
 	if err != nil || ref == nil {
 		o.Log.Warn("a task begins anew, as its snapshot cannot be read", "task", at.task.ID, "error", err)
 		return nil
@@ -431,7 +450,7 @@ func (o *Owner) save(ctx context.Context, at *offered, peer identity.PeerID, q q
 	saved, err := o.Save(ctx, at.task, q.Document, s)
 	o.mu.Lock()
 	at.busy--
-	at.beat = time.Now()
+	at.heard.Last = time.Now()
 	if err != nil {
 		o.Log.Warn("the snapshot of a task is refused", "task", at.task.ID, "worker", at.lease.Name, "error", err)
 		return answer{Stop: stopRefused}, nil

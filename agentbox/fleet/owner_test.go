@@ -70,6 +70,7 @@ func TestOneResult(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		o := &Owner{
 			Sources: noSources{}, Name: func(p identity.PeerID) string { return p.Short() }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
+			Here: func(identity.PeerID) bool { return true }, Call: func(identity.PeerID, agentbox.TaskID, int) {},
 			Accept: acceptAll, Save: saveText, Continue: fromSaved,
 			Drop: func(context.Context, agentbox.Attempt) {}, Over: func(agentbox.TaskID, int) bool { return over },
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, unlent },
@@ -204,6 +205,35 @@ func TestOneResult(t *testing.T) {
 	}
 }
 
+// The owner of very many calls a worker that is late, and one that gossip misses, which it misses as soon as of
+// few; one that is there and beats seldom keeps its lease.
+func TestWorkerIsCalled(t *testing.T) {
+	called, here := 0, true
+	o := &Owner{
+		Changed: func() {}, Log: slog.New(slog.DiscardHandler),
+		Here: func(identity.PeerID) bool { return here }, Call: func(identity.PeerID, agentbox.TaskID, int) { called++ },
+	}
+	begun := time.Now()
+	at := &offered{dir: t.TempDir(), heard: Heard{Last: begun, Next: beatLeast}}
+	at.lease, _ = Lease{}.Grant(peer(1), "one")
+	look := func(s int, calls int, held bool) {
+		t.Helper()
+		if _, over := o.check(at, begun.Add(time.Duration(s)*time.Second)); over || called != calls || at.lease.Held() != held {
+			t.Fatalf("after %d s: %d calls, held %v, over %v", s, called, at.lease.Held(), over)
+		}
+	}
+	look(60, 0, true)
+	look(133, 1, true)
+	look(136, 1, true)
+	look(144, 2, true)
+	begun, here = begun.Add(time.Hour), false
+	at.heard, called = Heard{Last: begun, Next: beatLeast}, 0
+	look(5, 0, true)
+	look(12, 1, true)
+	look(23, 2, true)
+	look(31, 2, false)
+}
+
 // What this build does not know is no success, which the worker of a later one would take it for.
 func TestUnknownQuestion(t *testing.T) {
 	o := &Owner{Name: func(identity.PeerID) string { return "" }, Log: slog.New(slog.DiscardHandler)}
@@ -228,6 +258,7 @@ func FuzzAnswer(f *testing.F) {
 		at.lease, _ = Lease{}.Grant(peer(1), "one")
 		o := &Owner{
 			Sources: noSources{}, Name: func(identity.PeerID) string { return "" }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
+			Here: func(identity.PeerID) bool { return true }, Call: func(identity.PeerID, agentbox.TaskID, int) {},
 			Accept: acceptAll, Save: saveText, Continue: fromSaved,
 			Drop: func(context.Context, agentbox.Attempt) {}, Over: func(agentbox.TaskID, int) bool { return true },
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, nil },

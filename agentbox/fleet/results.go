@@ -48,7 +48,7 @@ func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader
 		err = durable.WriteJSON(filepath.Join(at.dir, acceptedFile), result, 0o600)
 	}
 	o.mu.Lock()
-	at.finishing, at.beat = false, time.Now()
+	at.finishing, at.heard.Last = false, time.Now()
 	switch {
 	case err != nil && agentbox.CodeOf(err) == agentbox.Corrupt:
 		o.Log.Warn("a worker's result is refused", "task", at.task.ID, "worker", at.lease.Name, "error", err)

@@ -23,6 +23,9 @@ func (o *Owner) Transfer(t agentbox.TaskID, to identity.PeerID) error {
 		if err := durable.WriteJSON(filepath.Join(at.dir, LeaseFile), next, 0o600); err != nil {
 			return err
 		}
+		if at.lease.Held() && !next.Held() {
+			o.Call(at.lease.Worker, t, key.attempt)
+		}
 		at.lease, at.since = next, time.Now()
 		go o.Changed()
 		return nil

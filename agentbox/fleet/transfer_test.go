@@ -73,6 +73,7 @@ func TestTransfer(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		o := &Owner{
 			Sources: noSources{}, Name: func(p identity.PeerID) string { return p.Short() }, Changed: func() {}, Log: slog.New(slog.DiscardHandler),
+			Here: func(identity.PeerID) bool { return true }, Call: func(identity.PeerID, agentbox.TaskID, int) {},
 			Lend: func(context.Context, agentbox.Task) (json.RawMessage, error) { return nil, nil },
 		}
 		done, followed := make(chan struct{}), o.Followed()

@@ -102,6 +102,10 @@ func (l *lonely) Offers() map[identity.PeerID][]catalogue.Record { return nil }
 func (l *lonely) Name(identity.PeerID) string                    { return "one" }
 func (l *lonely) Self() identity.PeerID                          { return peer(2) }
 func (l *lonely) IsMember(identity.PeerID) bool                  { return false }
+func (l *lonely) DialLine(ctx context.Context, p identity.PeerID) (*wire.Conn, error) {
+	return l.Dial(ctx, p)
+}
+
 func (l *lonely) Dial(context.Context, identity.PeerID) (*wire.Conn, error) {
 	l.tell("dial")
 	return nil, agentbox.Errorf(agentbox.Unavailable, "it is away")

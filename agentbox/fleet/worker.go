@@ -30,8 +30,10 @@ type Team interface {
 	// Offers are the offers in the catalogues of the others, with the names of their owners.
 	Offers() map[identity.PeerID][]catalogue.Record
 	Name(identity.PeerID) string
-	// Dial connects to a member. The error is Unavailable without a team.
+	// Dial connects to a member, DialLine so that the connection stays while little is said. The error is
+	// Unavailable without a team.
 	Dial(ctx context.Context, peer identity.PeerID) (*wire.Conn, error)
+	DialLine(ctx context.Context, peer identity.PeerID) (*wire.Conn, error)
 	Self() identity.PeerID
 	// IsMember tells whether a peer is a member, which it is while that is unknown.
 	IsMember(identity.PeerID) bool
@@ -284,8 +286,7 @@ func (w *Worker) take(ctx context.Context, o Offer) (Offer, error) {
 	w.mu.Lock()
 	q := question{Do: askClaim, Task: o.Task, Attempt: o.Attempt, Alike: true, Except: w.not.of(o.Owner, time.Now())}
 	w.mu.Unlock()
-	var got answer
-	err := w.ask(ctx, o.Owner, q, func(s *wire.Stream) error { return wire.ReadMessage(s, &got, maxMessage) })
+	got, err := w.askAnew(ctx, o.Owner, q)
 	if err != nil {
 		return o, err
 	}

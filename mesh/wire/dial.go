@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/quic-go/quic-go"
 
@@ -20,6 +21,16 @@ import (
 // known, Conflict when we are no member to the peer (or it is none to us), Unavailable when it does
 // not answer, Invalid when the peer is this node itself.
 func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (*Conn, error) {
+	return n.dial(ctx, peer, s, idleTimeout)
+}
+
+// DialLine is Dial for a connection on which something is said every two minutes: with builds that know
+// this, it ends when nothing is received for 150 s.
+func (n *Node) DialLine(ctx context.Context, peer identity.PeerID, s Service) (*Conn, error) {
+	return n.dial(ctx, peer, s, lineTimeout)
+}
+
+func (n *Node) dial(ctx context.Context, peer identity.PeerID, s Service, idle time.Duration) (*Conn, error) {
 	switch {
 	case peer == n.self:
 		return nil, agentbox.Errorf(agentbox.Invalid, "mesh: a peer does not connect to itself")
@@ -30,7 +41,7 @@ func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (*Conn
 	if len(addresses) == 0 {
 		return nil, agentbox.Errorf(agentbox.NotFound, "no address of peer %s is known", peer.Short())
 	}
-	c, err := n.dialAny(ctx, addresses, s, peer)
+	c, err := n.dialAny(ctx, addresses, s, peer, idle)
 	if err != nil {
 		return nil, fmt.Errorf("peer %s: %w", peer.Short(), err)
 	}
@@ -40,7 +51,7 @@ func (n *Node) Dial(ctx context.Context, peer identity.PeerID, s Service) (*Conn
 // DialAddr opens a connection to any member that answers at an address, as Dial does. Conn.Peer
 // says which member it is.
 func (n *Node) DialAddr(ctx context.Context, a netip.AddrPort, s Service) (*Conn, error) {
-	return n.dialAny(ctx, []netip.AddrPort{a}, s, identity.PeerID{})
+	return n.dialAny(ctx, []netip.AddrPort{a}, s, identity.PeerID{}, idleTimeout)
 }
 
 // DialGuest opens the connection for using an invitation, to a host:port; s is a GuestService. The
@@ -58,7 +69,7 @@ func (n *Node) DialGuest(ctx context.Context, address string, s Service) (*Conn,
 
 // dialAny takes the first address that answers as it should, and waits until all attempts have
 // ended, which it cancels then.
-func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Service, want identity.PeerID) (*Conn, error) {
+func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Service, want identity.PeerID, idle time.Duration) (*Conn, error) {
 	n.mu.Lock()
 	root := n.list.Root()
 	n.mu.Unlock()
@@ -74,7 +85,7 @@ func (n *Node) dialAny(ctx context.Context, addresses []netip.AddrPort, s Servic
 	var all sync.WaitGroup
 	for _, a := range addresses {
 		all.Go(func() {
-			c, err := n.dialOne(ctx, a, cfg)
+			c, err := n.dialOne(ctx, a, cfg, idle)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -116,8 +127,8 @@ func worst(errs []error) error {
 }
 
 // dialOne connects to one address and waits for the greeting.
-func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config) (*Conn, error) {
-	q, err := n.transport.Dial(ctx, net.UDPAddrFromAddrPort(a), cfg, quicConfig())
+func (n *Node) dialOne(ctx context.Context, a netip.AddrPort, cfg *tls.Config, idle time.Duration) (*Conn, error) {
+	q, err := n.transport.Dial(ctx, net.UDPAddrFromAddrPort(a), cfg, quicConfig(idle))
 	if err != nil {
 		return nil, dialError(a, err)
 	}

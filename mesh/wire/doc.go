@@ -24,7 +24,7 @@
 //     connection ends; the connection ends when the handler returns. Node.Close ends all of them
 //     and waits for the handlers.
 //   - The caller of Dial owns the Conn and closes it. Nothing is pooled here: two Dials are two
-//     connections. A connection on which nothing is received for 30 s ends.
+//     connections. A connection on which nothing is received for 30 s ends, one of DialLine after 150 s.
 //   - Streams are reliable and ordered, datagrams are neither, and have at most MaxDatagram bytes.
 //     A service of questions and answers needs neither: it has Conn.Ask at one end, AnswerHandler
 //     at the other.

@@ -29,9 +29,10 @@ type Config struct {
 }
 
 // Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
-// idleTimeout covers only what gossip does not see.
+// idleTimeout covers only what gossip does not see. The side that opens one may ask for lineTimeout.
 const (
 	idleTimeout        = 30 * time.Second
+	lineTimeout        = 150 * time.Second
 	handshakeTimeout   = 5 * time.Second
 	expiryPeriod       = 5 * time.Second // how often memberships are looked at that expire
 	maxConnsPerService = 16              // connections that one peer may open to one service
@@ -112,7 +113,7 @@ func Listen(cfg Config) (*Node, error) {
 		DisableVersionNegotiationPackets: true, // who sends nonsense gets no answer
 		VerifySourceAddress:              func(net.Addr) bool { return !limit.Allow() },
 	}
-	if n.listener, err = n.transport.Listen(n.serverTLS(), quicConfig()); err != nil {
+	if n.listener, err = n.transport.Listen(n.serverTLS(), quicConfig(lineTimeout)); err != nil {
 		return nil, agentbox.Errorf(agentbox.Internal, "mesh: %w", errors.Join(err, n.socket.Close()))
 	}
 	n.closed = sync.OnceValue(n.close)
@@ -122,11 +123,11 @@ func Listen(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// quicConfig is used on both sides of a connection.
-func quicConfig() *quic.Config {
+// quicConfig is used on both sides of a connection, of which the shorter time holds.
+func quicConfig(idle time.Duration) *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout: handshakeTimeout,
-		MaxIdleTimeout:       idleTimeout,
+		MaxIdleTimeout:       idle,
 		MaxIncomingStreams:   maxStreams,
 		// The server's greeting is the only unidirectional stream.
 		MaxIncomingUniStreams: 1,

@@ -99,6 +99,23 @@ func TestMembersConnect(t *testing.T) {
 	}
 }
 
+// A line is there still when another connection has ended on which nothing was said, either.
+func TestLineStays(t *testing.T) {
+	t.Parallel()
+	_, nodes := meshtest.Nodes(t, 2)
+	a, b := nodes[0], nodes[1]
+	b.Handle(wire.Blobs, echo)
+	line, err := a.DialLine(t.Context(), b.Self(), wire.Blobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer line.Close()
+	<-dial(t, a, b).Context().Done()
+	if got, err := ask(t, line, []byte("there")); err != nil || string(got) != "there" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestUnservedServiceIsRefused(t *testing.T) {
 	_, nodes := meshtest.Nodes(t, 2)
 	if _, err := nodes[0].Dial(t.Context(), nodes[1].Self(), wire.Blobs); agentbox.CodeOf(err) != agentbox.Conflict {

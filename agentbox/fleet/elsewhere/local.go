@@ -62,6 +62,11 @@ func (t Team) IsMember(id identity.PeerID) bool {
 	return agentbox.CodeOf(err) != agentbox.NotFound
 }
 
+// Here tells whether gossip sees a member.
+func (t Team) Here(id identity.PeerID) bool {
+	return t.Mesh != nil && t.Mesh.IsOnline(id)
+}
+
 func (t Team) Self() identity.PeerID {
 	if m := t.Mesh; m != nil {
 		return m.Self()
@@ -73,10 +78,26 @@ func (t Team) Dial(ctx context.Context, peer identity.PeerID) (*wire.Conn, error
 	return t.DialService(ctx, peer, fleet.Service)
 }
 
+func (t Team) DialLine(ctx context.Context, peer identity.PeerID) (*wire.Conn, error) {
+	node, err := t.node()
+	if err != nil {
+		return nil, err
+	}
+	return node.DialLine(ctx, peer, fleet.Service)
+}
+
 func (t Team) DialService(ctx context.Context, peer identity.PeerID, service wire.Service) (*wire.Conn, error) {
+	node, err := t.node()
+	if err != nil {
+		return nil, err
+	}
+	return node.Dial(ctx, peer, service)
+}
+
+func (t Team) node() (*wire.Node, error) {
 	if m := t.Mesh; m != nil {
 		if node := m.Node(); node != nil {
-			return node.Dial(ctx, peer, service)
+			return node, nil
 		}
 	}
 	return nil, agentbox.Errorf(agentbox.Unavailable, "this machine is in no team now")

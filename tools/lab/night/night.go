@@ -62,13 +62,19 @@ const (
 	envelope = 900
 )
 
+// noticed is how long gossip takes to miss a machine, line how long a connection stays on which nothing is said.
+const (
+	noticed = 20 * time.Second
+	line    = 150 * time.Second
+)
+
 // task is an attempt at its owner's.
 type task struct {
 	offer  fleet.Offer
 	length time.Duration
 	member int
 	lease  fleet.Lease
-	beat   time.Time
+	heard  fleet.Heard
 	ran    time.Duration
 	done   time.Duration // of that, what a snapshot has
 	ended  bool
@@ -117,6 +123,7 @@ type machine struct {
 	had    time.Duration // of the task, when it began
 	next   time.Time     // beat
 	not    fleet.NotNow
+	lines  map[*member]time.Time // until when it has a connection
 	turns  fleet.Turns
 	bytes  int
 	online time.Duration
@@ -161,7 +168,7 @@ func newWorld(cfg Config) *world {
 		w.members = append(w.members, one)
 	}
 	for i := range cfg.Machines {
-		m := &machine{id: identity.PeerID{2, byte(i), byte(i >> 8)}, awake: i%2 == 0, not: fleet.NotNow{}}
+		m := &machine{id: identity.PeerID{2, byte(i), byte(i >> 8)}, awake: i%2 == 0, not: fleet.NotNow{}, lines: map[*member]time.Time{}}
 		m.until = w.now.Add(w.span())
 		w.machines = append(w.machines, m)
 	}
@@ -197,7 +204,7 @@ func (w *world) owners(start time.Time) {
 			continue
 		}
 		for t := range m.held {
-			if fleet.Expired(t.beat, w.now) {
+			if t.heard.Expired(w.now) {
 				w.end(m, t, true)
 			}
 		}

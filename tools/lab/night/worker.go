@@ -40,6 +40,16 @@ func (w *world) turn(m *machine) {
 		}
 		m.runs = nil
 	}
+	t := m.runs
+	switch {
+	case t == nil || !t.lease.Holds(m.id, m.fence):
+		m.next = w.now
+	case m.awake:
+		t.heard.Gone, m.next = time.Time{}, w.now // it was called
+	default:
+		t.heard.Gone = w.now.Add(noticed)
+		w.members[t.member].bytes += dialled
+	}
 }
 
 // goOn has a machine beat, save, and deliver.
@@ -55,8 +65,7 @@ func (w *world) goOn(m *machine) {
 	if !finished && w.now.Before(m.next) {
 		return
 	}
-	m.bytes += asked
-	of.bytes += asked
+	w.beat(m, of)
 	m.next = w.now.Add(fleet.BeatEvery(len(of.held)))
 	switch { // what Owner.reply decides
 	case !t.lease.Holds(m.id, m.fence) || t.ended:
@@ -68,9 +77,20 @@ func (w *world) goOn(m *machine) {
 		w.out.Done++
 		delete(of.held, t)
 	default:
-		t.beat = w.now
+		t.heard = fleet.Heard{Last: w.now, Next: fleet.BeatEvery(len(of.held))}
 		t.done = max(t.done, ran.Truncate(saved))
 	}
+}
+
+// beat counts a question on the connection for beats, which may have to be made.
+func (w *world) beat(m *machine, of *member) {
+	bytes := asked
+	if w.now.After(m.lines[of]) {
+		bytes += dialled
+	}
+	m.lines[of] = w.now.Add(line)
+	m.bytes += bytes
+	of.bytes += bytes
 }
 
 // look has a machine ask for an offer.
@@ -91,6 +111,7 @@ func (w *world) look(m *machine) {
 	of := w.members[o.Owner[1]]
 	m.bytes += dialled
 	of.bytes += dialled
+	m.lines[of] = w.now.Add(line) // it is the one for beats, too
 	first := of.oldest(1) // all are alike
 	if len(first) == 0 {
 		w.out.Vain++
@@ -102,8 +123,9 @@ func (w *world) look(m *machine) {
 	if err != nil {
 		panic(err) // it waits
 	}
-	t.lease, t.beat = next, w.now
+	t.lease = next
 	of.held[t] = true
+	t.heard = fleet.Heard{Last: w.now, Next: fleet.BeatEvery(len(of.held))}
 	m.turns.Begin(of.id)
 	m.runs, m.fence, m.began, m.had, m.next = t, next.Fence, w.now, t.done, w.now.Add(fleet.BeatEvery(len(of.held)))
 }
