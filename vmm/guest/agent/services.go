@@ -41,14 +41,15 @@ type service struct {
 }
 
 const (
-	// Delays between restarts double up to maxRestart, those between checks up to maxCheck.
 	readyTimeout = 2 * time.Minute       // for the next service in order; the check itself goes on
 	checkTimeout = 10 * time.Second      // of one readiness check
-	minCheck     = 50 * time.Millisecond // between two checks
+	minCheck     = 50 * time.Millisecond // between two checks, of which the delays grow by a tenth of what has passed
 	maxCheck     = 2 * time.Second
-	minRestart   = 500 * time.Millisecond // between the end of a service and its next start
-	maxRestart   = 30 * time.Second
-	stableAfter  = time.Minute // a service that ran this long begins again with minRestart
+	portWait     = time.Second // between checks by a command while the service's port accepts nothing
+	// Delays between restarts double up to maxRestart.
+	minRestart  = 500 * time.Millisecond // between the end of a service and its next start
+	maxRestart  = 30 * time.Second
+	stableAfter = time.Minute // a service that ran this long begins again with minRestart
 )
 
 // start replaces the services by list, which is in start order. As two sets would fight over ports,
@@ -246,13 +247,18 @@ func devNull() int {
 
 // awaitReady checks until the service is ready, and returns false if it ended before.
 func (se *services) awaitReady(ctx context.Context, s *service) bool {
-	for wait := minCheck; ctx.Err() == nil; wait = min(2*wait, maxCheck) {
-		if se.check(ctx, s) {
-			return ctx.Err() == nil
+	began := time.Now()
+	for checked := began; ctx.Err() == nil; {
+		// A command may cost as much as the service's start, and seldom succeeds before its port does.
+		if s.Port == 0 || accepts(s.Port) || time.Since(checked) > portWait {
+			checked = time.Now()
+			if se.check(ctx, s) {
+				return ctx.Err() == nil
+			}
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(min(max(time.Since(began)/10, minCheck), maxCheck)):
 		}
 	}
 	return false
@@ -267,16 +273,21 @@ func (se *services) check(ctx context.Context, s *service) bool {
 	case c != nil && c.Completes:
 		return false // until it has ended
 	case s.Port != 0:
-		for _, host := range []string{"127.0.0.1", "::1"} {
-			conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(s.Port)), time.Second)
-			if err == nil {
-				conn.Close()
-				return true
-			}
-		}
-		return false
+		return accepts(s.Port)
 	}
 	return true
+}
+
+// accepts tells whether a port of this machine accepts connections.
+func accepts(port int) bool {
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(port)), time.Second)
+		if err == nil {
+			conn.Close()
+			return true
+		}
+	}
+	return false
 }
 
 // checkCommand runs the readiness command as the service's user, for checkTimeout at most.

@@ -69,6 +69,40 @@ func TestServicePortReadiness(t *testing.T) {
 	waitFor(t, func() bool { return states(t, c) == "web=ready" })
 }
 
+// A command decides, also where nobody listens at the port; until somebody does, it runs seldom.
+func TestServicePortAndCommand(t *testing.T) {
+	f := start(t)
+	c := f.connect()
+	defer c.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	dir := t.TempDir()
+	err = c.Attach(t.Context(), protocol.AttachRequest{Workspace: true, Services: []protocol.Service{
+		{Name: "elsewhere", Run: "sleep 1000", Ready: "true", Port: port},
+		{Name: "refuses", Run: "sleep 1000", Ready: "echo x >>" + dir + "/checks; test -e " + dir + "/go", Port: port},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := func() int { b, _ := os.ReadFile(dir + "/checks"); return strings.Count(string(b), "x") }
+	waitFor(t, func() bool { return checks() == 1 })
+	if got := states(t, c); got != "elsewhere=ready refuses=starting" {
+		t.Errorf("%s", got)
+	}
+	if l, err = net.Listen("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return states(t, c) == "elsewhere=ready refuses=ready" })
+}
+
 func TestServiceRestart(t *testing.T) {
 	f := start(t)
 	c := f.connect()
