@@ -38,6 +38,7 @@ type Offer struct {
 	Since   time.Time         `json:"since,omitzero"`
 	Need    resources.Share   `json:"need"`
 	Created time.Time         `json:"created"`
+	Image   string            `json:"image,omitempty"` // as Digest.Short; "" if the repository pins none
 }
 
 // Candidate is a machine that may take one more task.
@@ -48,13 +49,15 @@ type Candidate struct {
 	Running map[identity.PeerID]int // tasks that it runs, by owner
 	Turns   *Turns                  // what it ran before; nil for nothing
 	Labels  []string
+	Has     func(image string) bool // an Offer.Image; nil for none
 	// Not has offers that it got no lease of, or failed with, until when it does not ask again.
 	Not NotNow
 }
 
 // Choose decides which offer a machine asks for; false for none. The owner of whom it runs the fewest comes
 // first, then the one of whom it ran the least; of owners who are equal, another one at each machine, so
-// that a team that is idle does not ask for the same offers. Of one owner, what has waited longest.
+// that a team that is idle does not ask for the same offers. Of one owner, what has waited longest; but of what
+// has waited about as long, first that whose image is here.
 func Choose(c Candidate, offers []Offer, now time.Time) (Offer, bool) {
 	mine := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool {
 		// Since is by the clock of its owner: where that is far from ours, it says nothing.
@@ -64,11 +67,28 @@ func Choose(c Candidate, offers []Offer, now time.Time) (Offer, bool) {
 	if len(mine) == 0 {
 		return Offer{}, false
 	}
-	return slices.MinFunc(mine, func(a, b Offer) int {
+	first := slices.MinFunc(mine, func(a, b Offer) int {
 		return cmp.Or(
 			cmp.Compare(c.Running[a.Owner], c.Running[b.Owner]), cmp.Compare(c.Turns.of(a.Owner), c.Turns.of(b.Owner)),
 			cmp.Compare(rank(c.Self, a.Owner), rank(c.Self, b.Owner)), older(a, b))
-	}), true
+	})
+	return c.nearest(first, mine), true
+}
+
+// asLong is by how much less a task may have waited than the oldest of its owner, and come first.
+const asLong = 10 * time.Minute
+
+// nearest is the oldest offer whose image is here, of those of an owner that have waited about as long as the
+// first one; else that one. Times of one owner are by one clock.
+func (c Candidate) nearest(first Offer, offers []Offer) Offer {
+	best, found := first, false
+	for _, o := range offers {
+		equal := o.Owner == first.Owner && o.Created.Sub(first.Created) <= asLong
+		if equal && c.Has != nil && o.Image != "" && (!found || older(o, best) < 0) && c.Has(o.Image) {
+			best, found = o, true
+		}
+	}
+	return best
 }
 
 // rank orders owners otherwise at each machine.

@@ -96,6 +96,25 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, ok)
 		}
 	}
+	here := func(age int) Offer {
+		o := offer(2, "bob", Idle, 1, age)
+		o.Image = "here"
+		return o
+	}
+	c.Has = func(image string) bool { return image == "here" }
+	minute := int(time.Minute / time.Second)
+	for name, one := range map[string]struct {
+		offers []Offer
+		want   int
+	}{
+		"whose image is here":                {[]Offer{offer(2, "bob", Idle, 1, 15*minute), here(5 * minute), here(6 * minute)}, 2},
+		"what has waited for much longer":    {[]Offer{here(4 * minute), offer(2, "bob", Idle, 1, 15*minute)}, 1},
+		"of whom least is run, all the more": {[]Offer{offer(2, "bob", Idle, 1, 5), func() Offer { o := served; o.Image = "here"; return o }()}, 0},
+	} {
+		if got, ok := Choose(c, one.offers, now); !ok || !reflect.DeepEqual(got, one.offers[one.want]) {
+			t.Errorf("%s: %+v, %v", name, got, ok)
+		}
+	}
 	label := offer(2, "bob", Label+"gpu", 1, 5)
 	if _, ok := Choose(c, []Offer{label}, now); ok {
 		t.Error("it takes what is for machines with a label")

@@ -27,7 +27,7 @@ const (
 // kind of their own.
 type Kind struct {
 	Project, Secrets string
-	Where            string
+	Where, Image     string
 	Keep             bool
 	Need             resources.Share
 	Only             agentbox.TaskID
@@ -36,7 +36,7 @@ type Kind struct {
 // kind is the kind of an attempt.
 func (o *offered) kind() Kind {
 	of := o.offer()
-	k := Kind{Project: o.task.Project, Secrets: strings.Join(o.task.Secrets, "\n"), Where: of.Where, Keep: of.Keep, Need: of.Need}
+	k := Kind{Project: o.task.Project, Secrets: strings.Join(o.task.Secrets, "\n"), Where: of.Where, Image: of.Image, Keep: of.Keep, Need: of.Need}
 	if len(of.Avoid) > 0 {
 		k.Only = o.task.ID
 	}
@@ -44,7 +44,7 @@ func (o *offered) kind() Kind {
 }
 
 func (o *offered) offer() Offer {
-	offer := Offer{Task: o.task.ID, Attempt: o.attempt.Number, Where: o.task.Where, Need: o.need, Created: o.task.Created, Avoid: o.avoid, Since: o.since}
+	offer := Offer{Task: o.task.ID, Attempt: o.attempt.Number, Where: o.task.Where, Need: o.need, Created: o.task.Created, Avoid: o.avoid, Since: o.since, Image: o.task.Pinned.Short()}
 	if keeper := o.lease.Keeper; !keeper.IsZero() {
 		offer.Where, offer.Keep = keeper.String(), true
 	}

@@ -46,6 +46,8 @@ type Local interface {
 	// Idle measures and decides whether one more task is taken.
 	Idle(ctx context.Context) (Readiness, error)
 	Fits(resources.Share) bool
+	// Images are those that are here, as Digest.Short.
+	Images() []string
 	// Missing and Import receive a source (source.Store).
 	Missing(manifest io.Reader) ([]agentbox.Digest, error)
 	Import(ctx context.Context, r io.Reader) (agentbox.Digest, func(), error)
@@ -231,6 +233,8 @@ func (w *Worker) look(ctx context.Context, work *sync.WaitGroup, running map[ide
 	}
 	w.mu.Lock()
 	c := Candidate{Self: w.Team.Self(), Serves: now.Serves, Fits: w.Local.Fits, Running: running, Labels: now.Machine.Labels, Turns: &w.turns, Not: w.not}
+	images := sync.OnceValue(w.Local.Images)
+	c.Has = func(image string) bool { return slices.Contains(images(), image) }
 	offers := readOffers(w.Team)
 	o, ok := Offer{}, false
 	if keeper && w.count(keeps) < maxKept {

@@ -85,7 +85,7 @@ func Open(ctx context.Context, dir string) (*Store, error) {
 // List returns all images whose description can be read, newest first. Get says what is wrong with
 // the others.
 func (s *Store) List() ([]Image, error) {
-	digests, err := s.digests()
+	digests, err := s.Digests()
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (s *Store) List() ([]Image, error) {
 	return list, nil
 }
 
-// digests lists the images in the store, damaged ones too, in the order of their digits.
-func (s *Store) digests() ([]agentbox.Digest, error) {
+// Digests lists the images in the store, damaged ones too, in the order of their digits.
+func (s *Store) Digests() ([]agentbox.Digest, error) {
 	names, err := os.ReadDir(filepath.Join(s.dir, imagesDir))
 	var list []agentbox.Digest
 	for _, d := range names {
@@ -125,7 +125,7 @@ func (s *Store) Get(ref string) (Image, error) {
 
 // find is Get without a look at the image.
 func (s *Store) find(ref string) (agentbox.Digest, error) {
-	digests, err := s.digests()
+	digests, err := s.Digests()
 	if err != nil {
 		return agentbox.Digest{}, err
 	}

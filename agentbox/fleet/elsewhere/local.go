@@ -135,6 +135,14 @@ func (l Local) Keeps() bool {
 
 func (l Local) Fits(need resources.Share) bool { return l.Boxes.Capacity.HasRoom(nil, need) }
 
+func (l Local) Images() (all []string) {
+	list, _ := l.Boxes.Images.Store.Digests() // it only decides what comes first
+	for _, d := range list {
+		all = append(all, d.Short())
+	}
+	return all
+}
+
 func (l Local) Missing(manifest io.Reader) ([]agentbox.Digest, error) {
 	return l.Sources.Missing(manifest)
 }

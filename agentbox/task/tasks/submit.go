@@ -13,12 +13,14 @@ import (
 	"agentbox/agentbox/config"
 	"agentbox/agentbox/cost"
 	"agentbox/agentbox/fleet"
+	"agentbox/agentbox/host/consent"
 	"agentbox/agentbox/host/flags"
 	"agentbox/agentbox/kube"
 	"agentbox/agentbox/resources"
 	"agentbox/agentbox/source/sources"
 	"agentbox/agentbox/task"
 	"agentbox/agentbox/workspace"
+	"agentbox/vmm/image"
 )
 
 // Submit captures the checkout, so that the tasks run what is there now. It reads the configuration
@@ -119,6 +121,7 @@ func (t Tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	if req.Spec.Checks, err = t.Checks.of(cfg); err != nil {
 		return task.Submission{}, err
 	}
+	req.Spec.Pinned = pinned(cfg)
 	if err := t.checkLoan(ctx, req.Spec, req.Environ); err != nil {
 		return task.Submission{}, err
 	}
@@ -138,6 +141,17 @@ func (t Tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 		s.Specs = append(s.Specs, spec)
 	}
 	return s, nil
+}
+
+// pinned is the image that the lock file of a configuration pins; zero for none. What is wrong with that file is
+// said when the box is made.
+func pinned(cfg *config.Config) (pin agentbox.Digest) {
+	if path := consent.LockPath(cfg.Root, cfg); path != "" {
+		if lock, err := image.LoadLock(path); err == nil {
+			_, pin = lock.Pin(consent.RecipeOf(cfg))
+		}
+	}
+	return pin
 }
 
 // checkLoan refuses a submission whose secrets nobody could give. Variables of environ may have them.
