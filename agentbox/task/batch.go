@@ -8,7 +8,7 @@ import (
 
 // waits tells whether a task has to wait for another one that goes on. If one that it was to follow
 // did not succeed, or was removed before that was seen, the task is cancelled.
-func (q *Queue) waits(next agentbox.Task) bool {
+func (q *Queue) waits(next *agentbox.Task) bool {
 	for _, id := range next.After {
 		t, err := q.Store.Read(id)
 		switch {
@@ -67,13 +67,17 @@ func (b batchCosts) add(t agentbox.Task) {
 }
 
 // limitBatches ends the open tasks of each batch that has cost what it may.
-func (q *Queue) limitBatches(ctx context.Context, open []agentbox.Task) {
+func (q *Queue) limitBatches(ctx context.Context, open []*agentbox.Task) {
 	sums := batchCosts{}
 	for _, t := range open {
-		if t.Limits.BatchCost > 0 && q.CostSoFar != nil {
-			t.Costs = q.CostSoFar(ctx, t)
+		if t.Limits.BatchCost <= 0 {
+			continue
 		}
-		sums.add(t)
+		one := valueOf(t)
+		if q.CostSoFar != nil {
+			one.Costs = q.CostSoFar(ctx, one)
+		}
+		sums.add(one)
 	}
 	for _, t := range open {
 		if t.Limits.BatchCost <= 0 || q.Store.cancelled(t.ID) {

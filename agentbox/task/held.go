@@ -158,7 +158,7 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 		q.dropWatch(id)
 		return agentbox.Task{}, err
 	}
-	q.begin(all[0], map[place]int{})
+	q.begin(&all[0], map[place]int{})
 	select {
 	case <-w.begun:
 	case <-ctx.Done():
@@ -211,7 +211,7 @@ func (q *Queue) Release(id agentbox.TaskID) error {
 }
 
 // cancelAbandoned cancels a held task that nobody holds any more.
-func (q *Queue) cancelAbandoned(t agentbox.Task) {
+func (q *Queue) cancelAbandoned(t *agentbox.Task) {
 	if !t.Held || q.Store.released(t.ID) || q.Store.cancelled(t.ID) || !q.watch(t.ID).abandoned() {
 		return
 	}

@@ -124,3 +124,31 @@ func TestOthersHaveRoom(t *testing.T) {
 		}
 	}
 }
+
+// A task that waits elsewhere is read again only when a file of its attempt was replaced.
+func TestWaitingElsewhereIsRemembered(t *testing.T) {
+	store := manyTasks(t, 1, 0)
+	all, bad := store.List()
+	if len(all) != 1 || len(bad) > 0 {
+		t.Fatal(all, bad)
+	}
+	id := all[0].ID
+	if err := write(filepath.Join(store.Attempt(id, 1), attemptFile), agentbox.Attempt{Number: 1}); err != nil {
+		t.Fatal(err)
+	}
+	store.Memory.forget(id)
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(store.Attempt(id, 1), long, long); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := store.list(nil)
+	if again, _ := store.list(nil); len(first) != 1 || len(again) != 1 || first[0] != again[0] || first[0].State != agentbox.TaskQueued {
+		t.Errorf("%v is read again: %v", first, again)
+	}
+	if err := write(filepath.Join(store.Attempt(id, 1), leaseFile), map[string]string{"name": "bob", "worker": "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := store.List(); len(all) != 1 || all[0].State != agentbox.TaskRunning || all[0].Last().Worker != "bob" {
+		t.Errorf("a machine has it, and it is %+v", all)
+	}
+}

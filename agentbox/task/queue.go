@@ -158,7 +158,7 @@ type Queue struct {
 	elsewhere int                      // of them: those that other machines run
 	done      map[agentbox.TaskID]bool // tasks that look need not read again
 	spent     batchCosts
-	listed    []agentbox.Task // tasks that were not done at the last look
+	listed    []*agentbox.Task // tasks that were not done at the last look
 	watches   map[agentbox.TaskID]*watch
 	changed   chan struct{} // closed and replaced when readOver may answer otherwise
 }
@@ -255,9 +255,9 @@ func (q *Queue) changes(w *watch) (changed <-chan struct{}, removal <-chan time.
 	return q.changed, removal
 }
 
-// Open lists the tasks that were not done at the last look, a few seconds ago at most. The slice is
-// shared and must not be changed.
-func (q *Queue) Open() []agentbox.Task {
+// Open lists the tasks that were not done at the last look, a few seconds ago at most. They are shared and
+// must not be changed.
+func (q *Queue) Open() []*agentbox.Task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.listed
@@ -265,55 +265,52 @@ func (q *Queue) Open() []agentbox.Task {
 
 // begin follows a task in the background, if nobody does already and there is room for it. What is found of
 // that is in free, so that it is not looked for again for each of thousands.
-func (q *Queue) begin(t agentbox.Task, free map[place]int) {
-	rec := q.Store.Memory.waiting(t.ID)
-	if rec == nil {
-		read, err := q.Store.record(t.ID)
-		if err != nil {
-			return // it was removed meanwhile
-		}
-		rec = &read
-	}
+func (q *Queue) begin(t *agentbox.Task, free map[place]int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// When the queue ends, its followers stop one by one, which makes no room for others.
 	if _, followed := q.running[t.ID]; followed || q.ctx.Err() != nil {
 		return
 	}
-	if t.State == agentbox.TaskQueued && !q.hasRoom(t, rec, free) {
-		return
+	if t.State == agentbox.TaskQueued {
+		if of, err := q.Store.bounds(t.ID); err != nil || !q.hasRoom(t, of, free) {
+			return // if it cannot be read, it was removed meanwhile
+		}
 	}
 	// It may have ended since it was listed: its follower recorded that before it stopped.
-	t, err := q.Store.Read(t.ID)
-	if err != nil || t.State.Done() {
+	now, rec, err := q.Store.readWhole(t.ID)
+	if err != nil || now.State.Done() {
 		return
 	}
-	q.running[t.ID] = *rec
 	q.count(rec, 1)
 	begun := q.work.Go(func() {
-		defer func() {
-			q.mu.Lock()
-			delete(q.running, t.ID)
-			q.count(rec, -1)
-			if w := q.watches[t.ID]; w != nil && q.ctx.Err() == nil {
-				delete(q.watches, t.ID) // waiters have it already
-				defer w.begin(nil)
-			}
-			q.mu.Unlock()
-			q.announce()
-			q.wake.Notify()
-		}()
+		defer q.unfollow(rec)
 		q.look()
-		q.runAttempt(q.ctx, *rec)
+		q.runAttempt(q.ctx, rec)
 	})
 	if !begun {
-		delete(q.running, t.ID)
 		q.count(rec, -1)
 	}
 }
 
-// count counts a task that other machines run. The caller holds mu.
-func (q *Queue) count(rec *record, by int) {
+// unfollow is the end of following a task.
+func (q *Queue) unfollow(rec record) {
+	q.mu.Lock()
+	q.count(rec, -1)
+	if w := q.watches[rec.ID]; w != nil && q.ctx.Err() == nil {
+		delete(q.watches, rec.ID) // waiters have it already
+		defer w.begin(nil)
+	}
+	q.mu.Unlock()
+	q.announce()
+	q.wake.Notify()
+}
+
+// count counts a task that is followed from now on, or with -1 not any more. The caller holds mu.
+func (q *Queue) count(rec record, by int) {
+	if q.running[rec.ID] = rec; by < 0 {
+		delete(q.running, rec.ID)
+	}
 	if rec.Where != "" {
 		q.elsewhere += by
 	}
@@ -321,25 +318,25 @@ func (q *Queue) count(rec *record, by int) {
 
 // hasRoom tells whether a task may begin. A held task always may, as a person waits as for a box; and so
 // may a first one: the host refuses a box that is too large, with a reason. The caller holds mu.
-func (q *Queue) hasRoom(t agentbox.Task, rec *record, free map[place]int) bool {
-	if rec.Held {
+func (q *Queue) hasRoom(t *agentbox.Task, of bounds, free map[place]int) bool {
+	if t.Held {
 		return true
 	}
-	if rec.Parallel > 0 && q.ofBatch(rec.Batch) >= rec.Parallel {
+	if of.parallel > 0 && q.ofBatch(t.Batch) >= of.parallel {
 		return false
 	}
-	if rec.Where == "" {
-		return q.hasPlace(rec.Need, free)
+	if t.Where == "" {
+		return q.hasPlace(of.need, free)
 	}
 	if len(t.Attempts) > 0 || q.Remote == nil { // it waits there already, or did
 		return true
 	}
-	of := place{rec.Where, rec.Project, rec.Need}
-	if _, known := free[of]; !known {
-		free[of] = q.Remote.Room(t, rec.Need, q.elsewhere)
+	like := place{t.Where, t.Project, of.need}
+	if _, known := free[like]; !known {
+		free[like] = q.Remote.Room(*t, of.need, q.elsewhere)
 	}
-	free[of]--
-	return free[of] >= 0
+	free[like]--
+	return free[like] >= 0
 }
 
 // hasPlace tells whether this machine has room for one more box. One that it has is taken.
@@ -537,7 +534,7 @@ func (q *Queue) sweep(ctx context.Context) {
 		q.Log.Error("cannot look for boxes of tasks that have ended", "error", err)
 		return
 	}
-	all, _ := q.Store.List()
+	all, _ := q.Store.list(nil)
 	expired := map[string]bool{}
 	for _, t := range all {
 		for _, a := range t.Attempts {

@@ -7,9 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
@@ -275,61 +278,111 @@ func (s Store) cancellation(id agentbox.TaskID) (c cancellation) {
 
 // List returns every task, the oldest first; bad has an error for each that cannot be read.
 func (s Store) List() (all []agentbox.Task, bad []error) {
-	return s.list(nil, nil)
+	found, bad := s.list(nil)
+	all = make([]agentbox.Task, 0, len(found))
+	for _, t := range found {
+		all = append(all, valueOf(t))
+	}
+	return all, bad
 }
 
 // OfOthers are the tasks that are here for other machines. One that cannot be read is reported elsewhere.
-func (s Store) OfOthers() []agentbox.Task {
-	all, _ := s.list(nil, func(t *agentbox.Task) bool { return t.For != nil })
+func (s Store) OfOthers() (all []agentbox.Task) {
+	found, _ := s.list(nil)
+	for _, t := range found {
+		if t.For != nil {
+			all = append(all, valueOf(t))
+		}
+	}
 	return all
 }
 
+// valueOf copies a task, to whose costs the caller may add.
+func valueOf(t *agentbox.Task) agentbox.Task {
+	one := *t
+	one.Costs = slices.Clone(t.Costs)
+	return one
+}
+
 // unfinished is List without the tasks in done. It adds to done those that have ended, as they
-// never change again, and calls ended for each.
-func (s Store) unfinished(done map[agentbox.TaskID]bool, ended func(agentbox.Task)) (open []agentbox.Task, bad []error) {
-	all, bad := s.list(func(id agentbox.TaskID) bool { return !done[id] }, nil)
+// never change again, and calls ended for each. The others are shared, and must not be changed.
+func (s Store) unfinished(done map[agentbox.TaskID]bool, ended func(agentbox.Task)) (open []*agentbox.Task, bad []error) {
+	all, bad := s.list(done)
 	open = all[:0]
-	for i := range all {
-		if all[i].State.Done() {
-			done[all[i].ID] = true
-			ended(all[i])
+	for _, t := range all {
+		if t.State.Done() {
+			done[t.ID] = true
+			ended(*t)
 		} else {
-			open = append(open, all[i])
+			open = append(open, t)
 		}
 	}
+	clear(all[len(open):])
 	return open, bad
 }
 
-// list reads the tasks whose ID want accepts, of which keep accepts; nil accepts all.
-func (s Store) list(want func(agentbox.TaskID) bool, keep func(*agentbox.Task) bool) (all []agentbox.Task, bad []error) {
+// list reads the tasks that are not in done. They are shared, and must not be changed.
+func (s Store) list(done map[agentbox.TaskID]bool) (all []*agentbox.Task, bad []error) {
 	ids, as, err := s.Memory.entries(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, []error{err}
 	}
-	if keep == nil {
-		all = make([]agentbox.Task, 0, len(ids))
-	}
-	for _, id := range ids {
-		if want != nil && !want(id) {
+	all = make([]*agentbox.Task, len(ids))
+	var unread []int
+	for i, id := range ids {
+		if done[id] {
 			continue
 		}
-		t, known := s.Memory.recall(id)
-		if !known {
-			var rec record
-			begun := s.Memory.begin()
-			if t, rec, err = s.readWhole(id); err != nil {
-				bad = append(bad, err)
-				continue
-			}
-			s.Memory.remember(t, rec, begun)
-		}
-		if keep == nil || keep(&t) {
-			all = append(all, t)
+		if all[i] = s.Memory.recall(id); all[i] == nil {
+			unread = append(unread, i)
 		}
 	}
-	if older := func(x, y agentbox.Task) int { return x.Created.Compare(y.Created) }; !slices.IsSortedFunc(all, older) {
+	bad = s.readEach(ids, unread, all)
+	all = slices.DeleteFunc(all, func(t *agentbox.Task) bool { return t == nil })
+	if older := func(x, y *agentbox.Task) int { return x.Created.Compare(y.Created) }; !slices.IsSortedFunc(all, older) {
 		slices.SortStableFunc(all, older)
 		s.Memory.sorted(all, as)
 	}
 	return all, bad
+}
+
+// readEach reads some tasks, by their indices, several at a time, unless another list has just done so.
+func (s Store) readEach(ids []agentbox.TaskID, which []int, to []*agentbox.Task) (bad []error) {
+	if s.Memory != nil && len(which) > 0 {
+		s.Memory.reading.Lock()
+		defer s.Memory.reading.Unlock()
+	}
+	errs := make([]error, len(which))
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for n, i := range which {
+		if to[i] = s.Memory.recall(ids[i]); to[i] == nil {
+			all.Go(func() error {
+				to[i], errs[n] = s.readNew(ids[i])
+				return nil
+			})
+		}
+	}
+	_ = all.Wait() // the errors are in errs
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// readNew reads a task and remembers it.
+func (s Store) readNew(id agentbox.TaskID) (*agentbox.Task, error) {
+	changes, at := s.Memory.begin()
+	t, rec, err := s.readWhole(id)
+	if err != nil {
+		return nil, err
+	}
+	s.Memory.remember(&t, rec, s.Attempt(id, len(t.Attempts)), changes, at)
+	return &t, nil
+}
+
+// bounds are those of a task's record.
+func (s Store) bounds(id agentbox.TaskID) (bounds, error) {
+	if known, ok := s.Memory.bounds(id); ok {
+		return known, nil
+	}
+	rec, err := s.record(id)
+	return bounds{rec.Parallel, rec.Need}, err
 }

@@ -27,9 +27,9 @@ func (h *Handover) Contexts(ctx context.Context) ([]team.Context, error) {
 	// Only open tasks, since one that has ended is no current work, and those that others may enter; of
 	// thousands, as many as are announced.
 	open := h.Queue.Open()
-	for _, all := range [][]agentbox.Task{open, h.shared(open)} {
+	for _, all := range [][]*agentbox.Task{open, h.shared(open)} {
 		for i := range all[:min(len(all), team.MaxContexts)] {
-			out = append(out, h.taskContext(all[i]))
+			out = append(out, h.taskContext(*all[i]))
 		}
 	}
 	return append(out, h.Copies.announced()...), nil

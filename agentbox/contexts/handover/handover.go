@@ -283,7 +283,7 @@ const maxShared = 50
 // shared are the newest tasks that have ended with work that some member may enter, given the open
 // ones. They are read again when somebody shares something, when an open one has ended, so that the
 // team never misses it, or after a while.
-func (h *Handover) shared(open []agentbox.Task) []agentbox.Task {
+func (h *Handover) shared(open []*agentbox.Task) []*agentbox.Task {
 	h.cache.mu.Lock()
 	defer h.cache.mu.Unlock()
 	over := oneEnded(h.cache.open, open)
@@ -302,14 +302,14 @@ func (h *Handover) shared(open []agentbox.Task) []agentbox.Task {
 		}
 		members, err := h.Owner.Allowed.Members(contexts.Subject{ID: t.ID.String(), Project: t.Project})
 		if err == nil && len(members) > 0 && len(h.cache.ended) < maxShared {
-			h.cache.ended = append(h.cache.ended, t)
+			h.cache.ended = append(h.cache.ended, &t)
 		}
 	}
 	return h.cache.ended
 }
 
 // oneEnded tells whether a task was open before and is not now.
-func oneEnded(before, now []agentbox.Task) bool {
+func oneEnded(before, now []*agentbox.Task) bool {
 	if len(before) == 0 || len(now) == len(before) && &now[0] == &before[0] { // the same look of the queue
 		return false
 	}
@@ -317,7 +317,7 @@ func oneEnded(before, now []agentbox.Task) bool {
 	for i := range now {
 		open[now[i].ID] = true
 	}
-	return slices.ContainsFunc(before, func(t agentbox.Task) bool { return !open[t.ID] })
+	return slices.ContainsFunc(before, func(t *agentbox.Task) bool { return !open[t.ID] })
 }
 
 // NeedsSource tells whether others may enter a task that has ended and left nothing but its source.
@@ -337,8 +337,8 @@ const cacheTime = 10 * time.Second
 type sharedCache struct {
 	mu    sync.Mutex
 	read  time.Time
-	ended []agentbox.Task
-	open  []agentbox.Task // when shared was asked last
+	ended []*agentbox.Task
+	open  []*agentbox.Task // when shared was asked last
 }
 
 func (s *sharedCache) forget() {
