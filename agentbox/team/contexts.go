@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"unicode"
 
@@ -55,19 +56,44 @@ func (t *Team) OffersOfOthers() map[identity.PeerID][]catalogue.Record {
 // maxField bounds each string, in bytes, so that all of them fit into a record's text.
 const maxField = 80
 
-// announceContexts writes what this machine works on into its catalogue. It does not change a
-// catalogue that already says the same, so that nothing is sent.
+// announced is what a catalogue was last told of what this machine works on.
+type announced struct {
+	in       *catalogue.Store
+	contexts []Context
+	offers   []catalogue.Record
+}
+
+// announceContexts writes what this machine works on into its catalogue, unless it did so the last time.
 func (t *Team) announceContexts(ctx context.Context) error {
 	_, c := t.catalogues()
 	if c == nil || t.Contexts == nil {
 		return nil
 	}
+	t.announcing.Lock()
+	defer t.announcing.Unlock()
 	list, err := t.Contexts(ctx)
 	if err != nil {
 		return err
 	}
+	now := announced{in: c, contexts: list[:min(len(list), MaxContexts)]}
+	if t.Offers != nil {
+		all := t.Offers()
+		now.offers = all[:min(len(all), maxTaskOffers)]
+	}
+	if last := t.announced; last.in == c && reflect.DeepEqual(now.contexts, last.contexts) && reflect.DeepEqual(now.offers, last.offers) {
+		return nil
+	}
+	if err := now.write(); err != nil {
+		return err
+	}
+	t.announced = now
+	return nil
+}
+
+// write changes nothing in a catalogue that already says the same, so that nothing is sent.
+func (a announced) write() error {
 	records := map[catalogue.Kind][]catalogue.Record{}
-	for _, one := range list[:min(len(list), MaxContexts)] {
+	for _, one := range a.contexts {
 		one.sanitized()
 		text, err := json.Marshal(one)
 		if len(text) > catalogue.MaxText { // of long names
@@ -79,13 +105,8 @@ func (t *Team) announceContexts(ctx context.Context) error {
 		}
 		records[one.Kind] = append(records[one.Kind], catalogue.Record{Kind: one.Kind, Key: one.ID, Text: string(text)})
 	}
-	var offers []catalogue.Record
-	if t.Offers != nil {
-		all := t.Offers()
-		offers = all[:min(len(all), maxTaskOffers)]
-	}
-	return c.Update(func(e *catalogue.Edit) {
-		e.Replace(catalogue.Offer, offers)
+	return a.in.Update(func(e *catalogue.Edit) {
+		e.Replace(catalogue.Offer, a.offers)
 		e.Replace(catalogue.Box, records[catalogue.Box])
 		e.Replace(catalogue.Task, records[catalogue.Task])
 	})

@@ -55,6 +55,9 @@ type Team struct {
 
 	offerMu sync.Mutex // held from reading the names until they are offered
 
+	announcing sync.Mutex // held by announceContexts; it guards announced
+	announced  announced
+
 	// mu guards the fields below.
 	mu        sync.Mutex
 	member    *membership // nil without a team
