@@ -158,10 +158,10 @@ const (
 	ProblemProcesses     ProblemKind = "processes" // a fork bomb was ended
 	// ProblemStart: the configuration's start commands failed. Detail says how.
 	ProblemStart ProblemKind = "start"
-	// ProblemTaken: it is paused while another machine, From, works on a copy of it.
-	ProblemTaken ProblemKind = "taken"
-	// ProblemGiven: what ran in it runs on another machine, From, now.
-	ProblemGiven ProblemKind = "given"
+	// ProblemPausedFor: it is paused while another machine, From, works on a copy of it.
+	ProblemPausedFor ProblemKind = "taken"
+	// ProblemMoved: what ran in it runs on another machine, From, now.
+	ProblemMoved ProblemKind = "given"
 )
 
 // Problem is something that a user of a box should know. Fields that do not apply to Kind are

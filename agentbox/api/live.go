@@ -27,10 +27,10 @@ type Live struct {
 	Basis map[string]agentbox.Digest `json:"basis"`
 }
 
-// Given says to which move of which machine a box was given.
-type Given struct {
-	Peer  string `json:"peer"`
-	Token string `json:"token"`
+// LiveMove is one move of what runs in a box to another machine.
+type LiveMove struct {
+	Peer  string `json:"peer"`  // the other machine
+	Token string `json:"token"` // chosen by who takes the box
 }
 
 // Step is how far a box has come that arrives from another machine, or comes back from there.

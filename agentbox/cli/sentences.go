@@ -62,9 +62,9 @@ func problemText(p agentbox.Problem) string {
 		return "a fork bomb was ended"
 	case agentbox.ProblemStart:
 		return p.Detail + "; agentbox reset tries again"
-	case agentbox.ProblemGiven:
+	case agentbox.ProblemMoved:
 		return "what ran in it runs on " + p.From + " now; agentbox reset begins afresh with the files that it had here"
-	case agentbox.ProblemTaken:
+	case agentbox.ProblemPausedFor:
 		return "paused while " + p.From + " works on it; agentbox resume takes it back"
 	}
 	return string(p.Kind)

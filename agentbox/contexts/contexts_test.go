@@ -104,7 +104,7 @@ func TestOnlyWhoMayPush(t *testing.T) {
 		taken++
 		return Pushed{Ref: "r"}, nil
 	}
-	o.Steal = func(context.Context, Subject, identity.PeerID) error { stolen++; return nil }
+	o.PauseFor = func(context.Context, Subject, identity.PeerID) error { stolen++; return nil }
 	app := Subject{ID: "t-1", Project: "app"}
 	if err := o.Share(app, []string{alice.String()}, true); err != nil {
 		t.Fatal(err)

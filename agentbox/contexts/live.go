@@ -19,7 +19,7 @@ import (
 //   - WordTake: the owner saves the box, and nobody there can wake it until the connection ends. It
 //     sends what it saved. If the connection ends now, the owner's box goes on.
 //   - The taker has all of it on disk and has verified it. Then it records that it asks (Asked), and
-//     says WordMine. The owner records that this token has the box (Given), and says so. From then on
+//     says WordMine. The owner records that the box moved with this token (HandOver), and says so. From then on
 //     it never runs what it saved. An owner that did not record that says no, for ever.
 //   - The taker records the answer, and only then lets the box run. WordRuns: the owner drops what it
 //     saved.
@@ -41,7 +41,7 @@ const (
 	WordMine   Word = "mine"
 	WordRuns   Word = "runs"
 	WordBack   Word = "back"
-	WordReturn Word = "return" // to take a box that was given; it is answered after that
+	WordReturn Word = "return" // to take back a box that moved; it is answered after that
 )
 
 // Said is a word about a box, by its ID, and in all but WordShow about a move.
@@ -72,20 +72,20 @@ type LiveBoxes interface {
 	Show(ctx context.Context, id string) (api.Live, error)
 	// Hold saves a box, which no operation may wake until it is released.
 	Hold(ctx context.Context, id string) (HeldBox, error)
-	// Given tells to which move a box was given; false for none.
-	Given(ctx context.Context, id string) (api.Given, bool)
-	// Runs drops what was saved of a box that was given to g, TakeBack records that it is not given any
-	// more. Both do nothing for a box that was not given to g.
-	Runs(ctx context.Context, id string, g api.Given) error
-	TakeBack(ctx context.Context, id string, g api.Given) error
+	// MovedTo tells by which move a box has gone; false for none.
+	MovedTo(ctx context.Context, id string) (api.LiveMove, bool)
+	// Runs drops what was saved of a box that has gone by g, TakeBack records that it is this machine's
+	// again. Both do nothing for a box that has not gone by g.
+	Runs(ctx context.Context, id string, g api.LiveMove) error
+	TakeBack(ctx context.Context, id string, g api.LiveMove) error
 }
 
 // HeldBox is a saved box that nobody else can wake.
 type HeldBox interface {
 	Relies() (seed string, authority []byte, err error)
 	Send(ctx context.Context, w io.Writer) error
-	Give(g api.Given) error
-	// GoOn lets a box that was not given run again, if it ran. Release is called last.
+	HandOver(g api.LiveMove) error
+	// GoOn lets a box that was not handed over run again, if it ran. Release is called last.
 	GoOn() error
 	Release()
 }
@@ -96,14 +96,14 @@ type LiveOwner struct {
 	// and what else is wrong for one that it may have.
 	May   func(ctx context.Context, name string, member identity.PeerID) (id string, err error)
 	Boxes LiveBoxes
-	// Return takes what runs in a member's box back into the one here that it was given from (Move):
+	// Return takes what runs in a member's box back into the one here that it moved from (Move):
 	// Forbidden if the member may not hand it back, Conflict if the box here has gone on since.
 	Return func(ctx context.Context, member identity.PeerID, q Said) error
 	// Failed gets the errors of what happened after the member had its answer.
 	Failed func(id string, err error)
 
 	mu     sync.Mutex
-	offers map[api.Given]*offer
+	offers map[api.LiveMove]*offer
 }
 
 // offer is a box that is held for a taker.
@@ -132,7 +132,7 @@ func (lo *LiveOwner) Handler() wire.Handler {
 
 // answer answers one word. ctx ends with the connection.
 func (lo *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said, w io.WriteCloser) error {
-	g := api.Given{Peer: member.String(), Token: q.Token}
+	g := api.LiveMove{Peer: member.String(), Token: q.Token}
 	var a LiveAnswer
 	var err error
 	switch q.Word {
@@ -203,7 +203,7 @@ func (lo *LiveOwner) hold(ctx context.Context, member identity.PeerID, q Said) (
 const minToken = 20
 
 // offer sends a box that is held, and holds it until the taker says that it has all or hangs up.
-func (lo *LiveOwner) offer(ctx context.Context, id string, g api.Given, held HeldBox, w io.WriteCloser) error {
+func (lo *LiveOwner) offer(ctx context.Context, id string, g api.LiveMove, held HeldBox, w io.WriteCloser) error {
 	defer held.Release()
 	at := &offer{asked: make(chan struct{}), done: make(chan struct{}), answer: LiveAnswer{No: true}}
 	if !lo.put(g, at) {
@@ -213,14 +213,14 @@ func (lo *LiveOwner) offer(ctx context.Context, id string, g api.Given, held Hel
 	if err == nil {
 		select {
 		case <-at.asked:
-			if err = held.Give(g); err == nil {
+			if err = held.HandOver(g); err == nil {
 				at.answer = LiveAnswer{}
 			}
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
-	if err != nil { // it was not given, and never will be to this token
+	if err != nil { // it was not handed over, and never will be to this token
 		if gone := held.GoOn(); gone != nil {
 			lo.Failed(id, gone)
 		}
@@ -232,11 +232,11 @@ func (lo *LiveOwner) offer(ctx context.Context, id string, g api.Given, held Hel
 	return err
 }
 
-func (lo *LiveOwner) put(g api.Given, at *offer) bool {
+func (lo *LiveOwner) put(g api.LiveMove, at *offer) bool {
 	lo.mu.Lock()
 	defer lo.mu.Unlock()
 	if lo.offers == nil {
-		lo.offers = map[api.Given]*offer{}
+		lo.offers = map[api.LiveMove]*offer{}
 	}
 	if lo.offers[g] != nil {
 		return false
@@ -261,7 +261,7 @@ func send(ctx context.Context, held HeldBox, w io.WriteCloser) error {
 }
 
 // give answers WordMine: what is held for the token is decided now, else what was recorded counts.
-func (lo *LiveOwner) give(ctx context.Context, id string, g api.Given) LiveAnswer {
+func (lo *LiveOwner) give(ctx context.Context, id string, g api.LiveMove) LiveAnswer {
 	lo.mu.Lock()
 	at := lo.offers[g]
 	if at != nil && !at.known {
@@ -273,7 +273,7 @@ func (lo *LiveOwner) give(ctx context.Context, id string, g api.Given) LiveAnswe
 		<-at.done
 		return at.answer
 	}
-	now, ok := lo.Boxes.Given(ctx, id)
+	now, ok := lo.Boxes.MovedTo(ctx, id)
 	return LiveAnswer{No: !ok || now != g}
 }
 

@@ -30,7 +30,7 @@ type pair struct {
 	// The owner.
 	runs  bool
 	saved bool
-	given *api.Given
+	given *api.LiveMove
 	held  sync.Mutex
 	// The taker.
 	step   api.Step
@@ -84,7 +84,7 @@ func (p *pair) Hold(context.Context, string) (HeldBox, error) {
 	return heldPair{p}, nil
 }
 
-func (p *pair) Given(context.Context, string) (g api.Given, ok bool) {
+func (p *pair) MovedTo(context.Context, string) (g api.LiveMove, ok bool) {
 	_ = p.do("owner", func() {
 		if ok = p.given != nil; ok {
 			g = *p.given
@@ -93,7 +93,7 @@ func (p *pair) Given(context.Context, string) (g api.Given, ok bool) {
 	return g, ok
 }
 
-func (p *pair) Runs(_ context.Context, _ string, g api.Given) error {
+func (p *pair) Runs(_ context.Context, _ string, g api.LiveMove) error {
 	return p.do("owner", func() {
 		if p.given != nil && *p.given == g {
 			p.saved = false
@@ -101,7 +101,7 @@ func (p *pair) Runs(_ context.Context, _ string, g api.Given) error {
 	})
 }
 
-func (p *pair) TakeBack(_ context.Context, _ string, g api.Given) error {
+func (p *pair) TakeBack(_ context.Context, _ string, g api.LiveMove) error {
 	return p.do("owner", func() {
 		if p.given != nil && *p.given == g {
 			p.given, p.saved, p.runs = nil, false, true
@@ -119,9 +119,9 @@ func (p heldPair) Send(_ context.Context, w io.Writer) error {
 	}
 	return err
 }
-func (p heldPair) Give(g api.Given) error { return p.do("owner", func() { p.given = &g }) }
-func (p heldPair) GoOn() error            { return p.do("owner", func() { p.saved, p.runs = false, true }) }
-func (p heldPair) Release()               { p.held.Unlock() }
+func (p heldPair) HandOver(g api.LiveMove) error { return p.do("owner", func() { p.given = &g }) }
+func (p heldPair) GoOn() error                   { return p.do("owner", func() { p.saved, p.runs = false, true }) }
+func (p heldPair) Release()                      { p.held.Unlock() }
 
 // arriving implements Arrival.
 type arriving struct {
@@ -327,7 +327,7 @@ func TestLiveNeedsTheRightToTake(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// Of what was given to another move, a member gets and changes nothing.
-	p.given, p.runs, p.saved = &api.Given{Peer: taker.String(), Token: rand.Text()}, false, true
+	p.given, p.runs, p.saved = &api.LiveMove{Peer: taker.String(), Token: rand.Text()}, false, true
 	mine := Said{Word: WordMine, ID: boxID, Token: rand.Text()}
 	if _, err := d.Say(t.Context(), mine); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("another's move: %v", err)

@@ -63,8 +63,8 @@ type Owner struct {
 	History  func(ctx context.Context, s Subject, have []string) (agentbox.Digest, error)
 	// Accept takes what a member who may hand it back has made of s.
 	Accept func(ctx context.Context, s Subject, member identity.PeerID, p Push) (Pushed, error)
-	// Steal pauses the box of s for a member, once its context was prepared.
-	Steal func(ctx context.Context, s Subject, member identity.PeerID) error
+	// PauseFor pauses the box of s for a member, once its context was prepared.
+	PauseFor func(ctx context.Context, s Subject, member identity.PeerID) error
 	// Copy finds a copy of another machine's context; Chosen tells whether a member is to have one of ours.
 	// Both may be nil.
 	Copy   func(name string) (Copy, bool)
@@ -113,7 +113,7 @@ func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) 
 		a, err = o.Prepare(ctx, s, q)
 	}
 	if err == nil && q.Steal {
-		err = o.Steal(ctx, s, member)
+		err = o.PauseFor(ctx, s, member)
 	}
 	if err != nil {
 		return Answer{Failed: failure(err)}

@@ -115,7 +115,7 @@ func (a adoption) box(id agentbox.BoxID) error {
 	return a.settle(b)
 }
 
-// giveUp drops what came of a box that stays given.
+// giveUp drops what came of a box that stays moved.
 func (a adoption) giveUp(b *box) error {
 	rec := b.record()
 	if err := a.disk.dropArrival(rec); err != nil || rec.Arrived.Step == api.StepLeaving {

@@ -109,7 +109,7 @@ const wakeTimeout = 30 * time.Second
 // at a limit. A box that cannot be woken loses them, and the user is told. The caller holds op. The
 // only error is that of ctx: somebody who interrupts has lost nothing yet.
 func (m *Manager) keepLastHistory(ctx context.Context, b *box, progress agentbox.Progress) error {
-	if rec := b.record(); len(rec.Histories) > 0 && rec.Phase == phaseReady && rec.Given == nil && b.state(m.disk) == agentbox.Paused {
+	if rec := b.record(); len(rec.Histories) > 0 && rec.Phase == phaseReady && rec.MovedTo == nil && b.state(m.disk) == agentbox.Paused {
 		waking, cancel := context.WithTimeoutCause(ctx, wakeTimeout, agentbox.Errorf(agentbox.Unavailable, "it takes longer than %s", wakeTimeout))
 		if err := m.resume(waking, b, progress); err != nil && ctx.Err() == nil {
 			m.log.Warn("cannot wake a box to keep its agents' history", "box", rec.Box.ID, "error", err)

@@ -16,29 +16,31 @@ import (
 // arrived is the part of a record about the machine that a box comes from with what runs in it.
 // While its Step waits, a new box is in phaseMoving.
 type arrived struct {
-	api.Given          // the machine that had it, and the token of the move
-	ID        string   `json:"id"` // of the box there
-	Step      api.Step `json:"step,omitempty"`
-	// Back is set while what was given away comes back to a box. That stays given until it is its own
-	// again, with the workspace that it had.
-	Back *givenBefore `json:"back,omitempty"`
+	api.LiveMove          // the machine that had it, and the token of the move
+	ID           string   `json:"id"` // of the box there
+	Step         api.Step `json:"step,omitempty"`
+	// Back is set while what moved comes back to a box. That counts as moved until it is its own again,
+	// with the workspace that it had.
+	Back *movedBefore `json:"back,omitempty"`
 }
 
-// givenBefore is what a record says of a box that is given away.
-type givenBefore struct {
-	Given     api.Given `json:"given"`
-	Taken     string    `json:"taken"`
-	Workspace int       `json:"workspace"`
+// movedBefore is what a record says of a box that has moved.
+type movedBefore struct {
+	MovedTo   api.LiveMove `json:"given"`
+	PausedFor string       `json:"taken"`
+	Workspace int          `json:"workspace"`
 }
 
 // comesBack tells whether what runs elsewhere comes back to the box and is not its own yet.
-func (r record) comesBack() bool { return r.Arrived != nil && r.Arrived.Back != nil && r.Given != nil }
+func (r record) comesBack() bool {
+	return r.Arrived != nil && r.Arrived.Back != nil && r.MovedTo != nil
+}
 
 // arriving is the record once what comes is the box's: what comes back has a workspace and a life beside
 // those of before.
 func (r record) arriving() record {
 	if r.comesBack() {
-		r.Given, r.Taken = nil, ""
+		r.MovedTo, r.PausedFor = nil, ""
 		r.Life, r.Workspace = r.Life+1, r.Arrived.Back.Workspace+1
 	}
 	return r
@@ -49,7 +51,7 @@ func (r record) arriving() record {
 func (r *record) arriveAs(l *api.Live) {
 	r.Box.Isolation, r.Box.CPUs, r.Box.Memory, r.Box.Disk, r.Box.GPUs, r.Box.Image = l.Isolation, l.CPUs, l.Memory, l.Disk, 0, l.Image
 	r.StartDue, r.Cold = false, false
-	r.Arrived = &arrived{Given: api.Given{Peer: l.Peer}, ID: l.ID}
+	r.Arrived = &arrived{LiveMove: api.LiveMove{Peer: l.Peer}, ID: l.ID}
 }
 
 // MoveHere is Up for a new box that goes on with what runs in another machine's. move moves it
@@ -123,8 +125,8 @@ func (a *Arrival) Record(step api.Step) error {
 		rec.Phase = phaseMoving
 	case back == nil:
 		rec.Phase = phaseReady
-	case step == api.StepLeaving && rec.Given == nil: // it was its own for a moment
-		rec.Given, rec.Taken, rec.Workspace = &back.Given, back.Taken, back.Workspace
+	case step == api.StepLeaving && rec.MovedTo == nil: // it was its own for a moment
+		rec.MovedTo, rec.PausedFor, rec.Workspace = &back.MovedTo, back.PausedFor, back.Workspace
 	case step == api.StepMine:
 		rec = rec.arriving()
 	}
@@ -137,7 +139,7 @@ func (a *Arrival) Record(step api.Step) error {
 	return a.m.disk.dropArrival(rec)
 }
 
-// dropArrival drops what came of a box that was to come back, which stays given.
+// dropArrival drops what came of a box that was to come back, which stays moved.
 func (d disk) dropArrival(rec record) error {
 	return errors.Join(d.dropKept(rec, true), d.sweep(rec, true))
 }

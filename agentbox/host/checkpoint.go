@@ -75,7 +75,7 @@ func (m *machines) rollback(ctx context.Context, b *box, checkpoint string, prog
 	before := b.record()
 	rec := before
 	rec.Life, rec.Workspace = rec.Life+1, rec.Workspace+1
-	rec.Box.Lease, rec.Box.Ended, rec.Given = newLease(), nil, nil
+	rec.Box.Lease, rec.Box.Ended, rec.MovedTo = newLease(), nil, nil
 	b.set(func(b *box) { b.rec = rec })
 	// If this fails, the old record is valid again and the new files are swept away. The box is
 	// stopped and has its workspace.

@@ -52,8 +52,8 @@ func (o Origins) WentBack(ctx context.Context, box agentbox.BoxID, d identity.Do
 	})
 }
 
-// Steal pauses a box for another machine, which works on a copy of it.
-func Steal(ctx context.Context, m *Manager, ref api.BoxRef, machine string) error {
+// PauseFor pauses a box for another machine, which works on a copy of it.
+func PauseFor(ctx context.Context, m *Manager, ref api.BoxRef, machine string) error {
 	b, err := m.boxes.find(ctx, ref)
 	if err != nil {
 		return err
@@ -61,5 +61,5 @@ func Steal(ctx context.Context, m *Manager, ref api.BoxRef, machine string) erro
 	if _, err := m.Pause(ctx, api.BoxRef{Box: b.record().Box.ID.String()}, nil); err != nil {
 		return err
 	}
-	return b.change(m.home, func(rec *record) { rec.Taken = machine })
+	return b.change(m.home, func(rec *record) { rec.PausedFor = machine })
 }

@@ -24,16 +24,16 @@ func (m *Manager) ensureRunning(ctx context.Context, b *box, progress agentbox.P
 	if b.record().Phase != phaseReady {
 		return agentbox.Errorf(agentbox.NotFound, "box %s was removed", b.record().Box.ID)
 	}
-	if rec := b.record(); rec.Given != nil {
-		return givenAway(rec)
+	if rec := b.record(); rec.MovedTo != nil {
+		return movedAway(rec)
 	}
 	switch b.state(m.disk) {
 	case agentbox.Running:
 		return b.renew(ctx)
 	case agentbox.Paused:
 		err := m.resume(ctx, b, progress)
-		if err == nil && b.record().Taken != "" {
-			err = b.change(m.home, func(rec *record) { rec.Taken = "" })
+		if err == nil && b.record().PausedFor != "" {
+			err = b.change(m.home, func(rec *record) { rec.PausedFor = "" })
 		}
 		return err
 	}

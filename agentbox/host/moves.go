@@ -18,9 +18,9 @@ type Moves struct{ m *Manager }
 // MovesOf returns the moves of the boxes of m.
 func MovesOf(m *Manager) Moves { return Moves{m} }
 
-// givenAway is the error about a box whose processes are another machine's.
-func givenAway(rec record) error {
-	return agentbox.Errorf(agentbox.Conflict, "what ran in box %s runs on %s now", rec.Box.Name, rec.Taken).
+// movedAway is the error about a box whose processes are another machine's.
+func movedAway(rec record) error {
+	return agentbox.Errorf(agentbox.Conflict, "what ran in box %s runs on %s now", rec.Box.Name, rec.PausedFor).
 		WithHint("agentbox reset %s begins afresh with the files that it had here", rec.Box.Name)
 }
 
@@ -36,8 +36,8 @@ func (d disk) mover(rec record) (place.Mover, error) {
 		return nil, agentbox.Errorf(agentbox.Conflict, "%s isolation moves no processes", rec.Box.Isolation)
 	case rec.Task, rec.Foreign:
 		return nil, agentbox.Errorf(agentbox.Conflict, "a task's command runs in it, which its machine waits for")
-	case rec.Given != nil:
-		return nil, givenAway(rec)
+	case rec.MovedTo != nil:
+		return nil, movedAway(rec)
 	case rec.Arrived != nil && rec.Arrived.Back != nil:
 		return nil, agentbox.Errorf(agentbox.Conflict, "the machine from which it came back has not heard of that yet")
 	}
@@ -157,10 +157,10 @@ func (h *Held) Send(ctx context.Context, w io.Writer) error {
 	return mover.Send(ctx, rec.spec(), w)
 }
 
-// Give records that the box is another machine's.
-func (h *Held) Give(g api.Given, machine string) error {
+// HandOver records that the box is another machine's.
+func (h *Held) HandOver(g api.LiveMove, machine string) error {
 	rec := h.b.record()
-	rec.Given, rec.GivenRunning, rec.Taken = &g, h.ran, machine
+	rec.MovedTo, rec.MovedRunning, rec.PausedFor = &g, h.ran, machine
 	return h.b.commit(h.m.home, rec)
 }
 
@@ -175,26 +175,26 @@ func (h *Held) GoOn() error {
 // Release lets others have the box.
 func (h *Held) Release() { h.b.op.Unlock() }
 
-// Given tells to which move a box was given; false for none.
-func (ms Moves) Given(ctx context.Context, id string) (g api.Given, ok bool) {
+// MovedTo tells by which move a box has gone; false for none.
+func (ms Moves) MovedTo(ctx context.Context, id string) (g api.LiveMove, ok bool) {
 	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id})
-	if err != nil || b.record().Given == nil {
+	if err != nil || b.record().MovedTo == nil {
 		return g, false
 	}
-	return *b.record().Given, true
+	return *b.record().MovedTo, true
 }
 
 // Runs drops what was saved of a box that runs on another machine now.
-func (ms Moves) Runs(ctx context.Context, id string, g api.Given) error {
+func (ms Moves) Runs(ctx context.Context, id string, g api.LiveMove) error {
 	return ms.ofMove(ctx, id, g, func(b *box) error { return ms.m.disk.dropKept(b.record(), true) })
 }
 
 // TakeBack records that a box is this machine's again, and lets it go on if it ran.
-func (ms Moves) TakeBack(ctx context.Context, id string, g api.Given) error {
+func (ms Moves) TakeBack(ctx context.Context, id string, g api.LiveMove) error {
 	return ms.ofMove(ctx, id, g, func(b *box) error {
 		rec := b.record()
-		ran := rec.GivenRunning
-		rec.Given, rec.GivenRunning, rec.Taken = nil, false, ""
+		ran := rec.MovedRunning
+		rec.MovedTo, rec.MovedRunning, rec.PausedFor = nil, false, ""
 		if err := b.commit(ms.m.home, rec); err != nil || !ran {
 			return err
 		}
@@ -202,8 +202,8 @@ func (ms Moves) TakeBack(ctx context.Context, id string, g api.Given) error {
 	})
 }
 
-// ofMove does something with a box that was given to g, and nothing with others.
-func (ms Moves) ofMove(ctx context.Context, id string, g api.Given, do func(*box) error) error {
+// ofMove does something with a box that has gone by g, and nothing with others.
+func (ms Moves) ofMove(ctx context.Context, id string, g api.LiveMove, do func(*box) error) error {
 	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id})
 	if agentbox.CodeOf(err) == agentbox.NotFound {
 		return nil
@@ -213,7 +213,7 @@ func (ms Moves) ofMove(ctx context.Context, id string, g api.Given, do func(*box
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if rec := b.record(); rec.Given == nil || *rec.Given != g || rec.comesBack() { // from who had it and ran it
+	if rec := b.record(); rec.MovedTo == nil || *rec.MovedTo != g || rec.comesBack() { // from who had it and ran it
 		return nil
 	}
 	return do(b)

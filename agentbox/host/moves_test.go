@@ -13,8 +13,8 @@ import (
 func TestGivenBoxNeverRuns(t *testing.T) {
 	h := newHome(t)
 	rec := newTestRecord("mine")
-	given := api.Given{Peer: "p", Token: "t"}
-	rec.Given, rec.Taken = &given, "two" // it was paused when it was given
+	given := api.LiveMove{Peer: "p", Token: "t"}
+	rec.MovedTo, rec.PausedFor = &given, "two" // it was paused when it was given
 	names := write(t, h, rec)
 	touch(t, names.Saved()+"/memory")
 	ref, id := api.BoxRef{Box: "mine"}, rec.Box.ID.String()
@@ -33,17 +33,17 @@ func TestGivenBoxNeverRuns(t *testing.T) {
 			}
 		}
 		shown, err := m.Show(t.Context(), ref, nil)
-		if err != nil || len(shown.Problems) == 0 || shown.Problems[0] != (agentbox.Problem{Kind: agentbox.ProblemGiven, From: "two"}) {
+		if err != nil || len(shown.Problems) == 0 || shown.Problems[0] != (agentbox.Problem{Kind: agentbox.ProblemMoved, From: "two"}) {
 			t.Errorf("%+v, %v", shown.Problems, err)
 		}
-		moves, other := MovesOf(m), api.Given{Peer: "p", Token: "other"}
+		moves, other := MovesOf(m), api.LiveMove{Peer: "p", Token: "other"}
 		if err := moves.Runs(t.Context(), id, other); err != nil || !exists(names.Saved()) {
 			t.Errorf("another move dropped what was saved: %v", err)
 		}
 		if err := moves.TakeBack(t.Context(), id, other); err != nil {
 			t.Error(err)
 		}
-		if g, ok := moves.Given(t.Context(), id); !ok || g != given {
+		if g, ok := moves.MovedTo(t.Context(), id); !ok || g != given {
 			t.Errorf("another move took it back: %v", g)
 		}
 		if err := m.Close(); err != nil {
@@ -55,8 +55,8 @@ func TestGivenBoxNeverRuns(t *testing.T) {
 	if err := moves.TakeBack(t.Context(), id, given); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := readRecord(names.Record()); err != nil || now.Given != nil || now.Taken != "" || !exists(names.Saved()) {
-		t.Errorf("%+v, %v", now.Given, err)
+	if now, err := readRecord(names.Record()); err != nil || now.MovedTo != nil || now.PausedFor != "" || !exists(names.Saved()) {
+		t.Errorf("%+v, %v", now.MovedTo, err)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestGivenBoxNeverRuns(t *testing.T) {
 func TestArrivalWaitsForItsWord(t *testing.T) {
 	h := newHome(t)
 	rec := newTestRecord("mine")
-	rec.Phase, rec.Arrived = phaseMoving, &arrived{Given: api.Given{Peer: "p", Token: "t"}, ID: "i", Step: "asked"}
+	rec.Phase, rec.Arrived = phaseMoving, &arrived{LiveMove: api.LiveMove{Peer: "p", Token: "t"}, ID: "i", Step: "asked"}
 	names := write(t, h, rec)
 	touch(t, names.Saved()+"/memory")
 	m := manage(t, h)

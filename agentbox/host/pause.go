@@ -137,8 +137,8 @@ func (m *Manager) resume(ctx context.Context, b *box, progress agentbox.Progress
 // again; what has not is dropped, and the box is stopped with its workspace.
 func (m *machines) resume(ctx context.Context, b *box, progress agentbox.Progress) error {
 	rec := b.record()
-	if rec.Given != nil { // whoever asks, and for whatever
-		return givenAway(rec)
+	if rec.MovedTo != nil { // whoever asks, and for whatever
+		return movedAway(rec)
 	}
 	if err := m.disk.dropKept(rec, false); err != nil { // one that could not be dropped
 		return err

@@ -79,12 +79,13 @@ type record struct {
 	Pins *api.Pins `json:"pins,omitempty"`
 	// Entered is that of api.UpRequest, with the identity as which its work went back last.
 	Entered *api.Entered `json:"entered,omitempty"`
-	// Taken is the machine that works on a copy of the box, which is paused meanwhile.
-	Taken string `json:"taken,omitempty"`
-	// Given: what ran in the box was given to a move, and never runs here again.
-	Given *api.Given `json:"given,omitempty"`
-	// GivenRunning: it goes on if the box comes back.
-	GivenRunning bool `json:"given_running,omitempty"`
+	// PausedFor is the machine for which the box is paused: it works on a copy or, with MovedTo, has what
+	// ran here.
+	PausedFor string `json:"taken,omitempty"`
+	// MovedTo is the move by which what ran in the box has gone. It never runs here again.
+	MovedTo *api.LiveMove `json:"given,omitempty"`
+	// MovedRunning: it goes on if the box comes back.
+	MovedRunning bool `json:"given_running,omitempty"`
 	// Arrived is where what runs in the box comes from, or came from.
 	Arrived *arrived `json:"arrived,omitempty"`
 	// Subdir is where below Box.Directory the configuration was looked for.

@@ -35,7 +35,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 		if err := errors.Join(giveUp(m, b), m.disk.dropKept(rec, true)); err != nil {
 			return err
 		}
-		rec.Given, rec.Taken, rec.Arrived = nil, "", b.record().Arrived
+		rec.MovedTo, rec.PausedFor, rec.Arrived = nil, "", b.record().Arrived
 		return m.newLife(ctx, b, rec, progress)
 	})
 }

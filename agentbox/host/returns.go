@@ -9,7 +9,7 @@ import (
 
 // Origin tells from which box of another machine what runs in a box came, by which move, and what the box
 // is now. Conflict if it cannot go back; Unavailable if that machine does not know yet that it came.
-func (ms Moves) Origin(ctx context.Context, id agentbox.BoxID) (from api.Given, there string, l api.Live, err error) {
+func (ms Moves) Origin(ctx context.Context, id agentbox.BoxID) (from api.LiveMove, there string, l api.Live, err error) {
 	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id.String()})
 	if err != nil {
 		return from, "", l, err
@@ -21,17 +21,17 @@ func (ms Moves) Origin(ctx context.Context, id agentbox.BoxID) (from api.Given, 
 	case at.Step != api.StepSettled:
 		err = agentbox.Errorf(agentbox.Unavailable, "its machine does not know yet that box %s runs here", rec.Box.Name)
 	default:
-		from, there = at.Given, at.ID
+		from, there = at.LiveMove, at.ID
 		l, err = ms.Show(ctx, id.String())
 		l.ID = id.String()
 	}
 	return from, there, l, err
 }
 
-// ComeBack has what runs in another machine's box go on in the box here that was given to g. move moves
-// it (contexts.Move). Until it is here the box stays given, with the files that it had. Conflict if it
+// ComeBack has what runs in another machine's box go on in the box here that has gone by g. move moves
+// it (contexts.Move). Until it is here the box stays moved, with the files that it had. Conflict if it
 // has gone on since, or would not be the same box.
-func (ms Moves) ComeBack(ctx context.Context, id string, g api.Given, l api.Live, move func(context.Context, *Arrival) error) error {
+func (ms Moves) ComeBack(ctx context.Context, id string, g api.LiveMove, l api.Live, move func(context.Context, *Arrival) error) error {
 	if err := ms.Fits(ctx, l); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (ms Moves) ComeBack(ctx context.Context, id string, g api.Given, l api.Live
 }
 
 // expect gets a box ready for what comes back. The caller holds op.
-func (ms Moves) expect(ctx context.Context, b *box, g api.Given, l api.Live) (err error) {
+func (ms Moves) expect(ctx context.Context, b *box, g api.LiveMove, l api.Live) (err error) {
 	rec := b.record()
 	is := rec.Box
 	switch {
@@ -62,7 +62,7 @@ func (ms Moves) expect(ctx context.Context, b *box, g api.Given, l api.Live) (er
 		return agentbox.Errorf(agentbox.Conflict, "box %s is gone", is.Name)
 	case rec.comesBack():
 		return agentbox.Errorf(agentbox.Conflict, "what ran in box %s is on its way back already", is.Name)
-	case rec.Given == nil || *rec.Given != g:
+	case rec.MovedTo == nil || *rec.MovedTo != g:
 		return agentbox.Errorf(agentbox.Conflict, "box %s has gone on there since", is.Name)
 	case l.Isolation != is.Isolation || l.CPUs != is.CPUs || l.Memory != is.Memory || l.Disk != is.Disk || l.Image != is.Image:
 		return agentbox.Errorf(agentbox.Conflict, "the two boxes have another image or size by now")
@@ -77,7 +77,7 @@ func (ms Moves) expect(ctx context.Context, b *box, g api.Given, l api.Live) (er
 	if err := ms.m.disk.dropArrival(rec); err != nil { // what was saved here has run there
 		return err
 	}
-	rec.Arrived = &arrived{Given: api.Given{Peer: l.Peer}, ID: l.ID, Back: &givenBefore{*rec.Given, rec.Taken, rec.Workspace}}
+	rec.Arrived = &arrived{LiveMove: api.LiveMove{Peer: l.Peer}, ID: l.ID, Back: &movedBefore{*rec.MovedTo, rec.PausedFor, rec.Workspace}}
 	return b.commit(ms.m.home, rec)
 }
 
@@ -92,6 +92,6 @@ func giveUp(m *Manager, b *box) error {
 
 // waitsForWord is the error about a box that cannot be removed before another machine has heard of it.
 func waitsForWord(rec record) error {
-	return agentbox.Errorf(agentbox.Conflict, "what ran in box %s is on its way back from %s, which has not said whether it let go of it", rec.Box.Name, rec.Arrived.Back.Taken).
+	return agentbox.Errorf(agentbox.Conflict, "what ran in box %s is on its way back from %s, which has not said whether it let go of it", rec.Box.Name, rec.Arrived.Back.PausedFor).
 		WithHint("agentbox reset %s leaves it there and begins afresh; the box can be removed once both machines know that", rec.Box.Name)
 }

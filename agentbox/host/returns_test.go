@@ -12,14 +12,14 @@ import (
 	"agentbox/agentbox/place"
 )
 
-var away = api.Given{Peer: "p", Token: "t"}
+var away = api.LiveMove{Peer: "p", Token: "t"}
 
 // returning is a box that was given away, as a daemon leaves it that dies while what ran in it comes back.
 func returning(t *testing.T, h home.Home, step api.Step) (home.Box, string) {
 	t.Helper()
 	rec := newTestRecord("mine")
-	rec.Given, rec.Taken = &away, "two"
-	rec.Arrived = &arrived{Given: api.Given{Peer: "p", Token: "back"}, ID: "theirs", Step: step, Back: &givenBefore{away, "two", 1}}
+	rec.MovedTo, rec.PausedFor = &away, "two"
+	rec.Arrived = &arrived{LiveMove: api.LiveMove{Peer: "p", Token: "back"}, ID: "theirs", Step: step, Back: &movedBefore{away, "two", 1}}
 	names := write(t, h, rec)
 	touch(t, names.Saved()+"/memory", names.Dir+"/workspace-1/", names.Dir+"/workspace-2/")
 	return names, rec.Box.ID.String()
@@ -44,7 +44,7 @@ func TestWhatComesBackWaitsForItsWord(t *testing.T) {
 		names, id := returning(t, h, step)
 		m := manage(t, h)
 		moves, ref := MovesOf(m), api.BoxRef{Box: id}
-		if g, ok := moves.Given(t.Context(), id); !ok || g != away || has(names) != want {
+		if g, ok := moves.MovedTo(t.Context(), id); !ok || g != away || has(names) != want {
 			t.Errorf("%q: given %v, %v", step, g, has(names))
 		}
 		if _, err := m.Resume(t.Context(), ref, nil); agentbox.CodeOf(err) != agentbox.Conflict {
@@ -80,7 +80,7 @@ func TestWhatComesBackIsMine(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec := b.record()
-		if rec.Given != nil || rec.Taken != "" || rec.Workspace != 2 || rec.Life != 2 || b.state(m.disk) != agentbox.Paused || has(names) != both {
+		if rec.MovedTo != nil || rec.PausedFor != "" || rec.Workspace != 2 || rec.Life != 2 || b.state(m.disk) != agentbox.Paused || has(names) != both {
 			t.Fatalf("%+v, %v", rec, has(names))
 		}
 		if _, err := MovesOf(m).Hold(t.Context(), id); agentbox.CodeOf(err) != agentbox.Conflict {
@@ -99,7 +99,7 @@ func TestWhatComesBackIsMine(t *testing.T) {
 		}
 		touch(t, names.Saved()+"/memory", names.Dir+"/workspace-1/", names.Dir+"/workspace-2/")
 		rec = a.b.record()
-		if rec.Given == nil || *rec.Given != away || rec.Taken != "two" || rec.Workspace != 1 {
+		if rec.MovedTo == nil || *rec.MovedTo != away || rec.PausedFor != "two" || rec.Workspace != 1 {
 			t.Errorf("it leaves: %+v", rec)
 		}
 		rec.Life = 1
@@ -116,7 +116,7 @@ func TestWhatDoesNotComeBackLeavesNothing(t *testing.T) {
 		t.Errorf("%v, %v", has(names), err)
 	}
 	b, err := m.boxes.find(t.Context(), api.BoxRef{Box: id})
-	if err != nil || b.record().Given == nil || b.record().Arrived != nil {
+	if err != nil || b.record().MovedTo == nil || b.record().Arrived != nil {
 		t.Errorf("%+v, %v", b.record(), err)
 	}
 }
@@ -133,7 +133,7 @@ func TestResetGivesUpWhatComesBack(t *testing.T) {
 	if err := giveUp(m, b); err != nil || has(names) != asBefore {
 		t.Fatalf("%v, %v", has(names), err)
 	}
-	if err := b.change(h, func(rec *record) { rec.Given, rec.Taken = nil, "" }); err != nil { // as a reset does
+	if err := b.change(h, func(rec *record) { rec.MovedTo, rec.PausedFor = nil, "" }); err != nil { // as a reset does
 		t.Fatal(err)
 	}
 	touch(t, names.Saved()+"/memory") // and a pause
@@ -150,7 +150,7 @@ func TestResetGivesUpWhatComesBack(t *testing.T) {
 func TestOnlyWhatWasGivenComesBack(t *testing.T) {
 	h := newHome(t)
 	rec := newTestRecord("mine")
-	rec.Given, rec.Taken = &away, "two"
+	rec.MovedTo, rec.PausedFor = &away, "two"
 	names := write(t, h, rec)
 	touch(t, names.Saved()+"/memory", names.Dir+"/workspace-1/")
 	m := manage(t, h)
@@ -163,7 +163,7 @@ func TestOnlyWhatWasGivenComesBack(t *testing.T) {
 	larger := same
 	larger.Memory *= 2
 	for name, try := range map[string]func() error{
-		"another move": func() error { return MovesOf(m).expect(t.Context(), b, api.Given{Peer: "p", Token: "other"}, same) },
+		"another move": func() error { return MovesOf(m).expect(t.Context(), b, api.LiveMove{Peer: "p", Token: "other"}, same) },
 		"another size": func() error { return MovesOf(m).expect(t.Context(), b, away, larger) },
 	} {
 		if err := try(); agentbox.CodeOf(err) != agentbox.Conflict || !exists(names.Saved()) {

@@ -105,10 +105,10 @@ func (m *Manager) describe(ctx context.Context, b *box, depth depth) agentbox.Bo
 			out.Problems = append(out.Problems, problemsOf(st)...)
 		}
 	}
-	if rec.Given != nil {
-		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemGiven, From: rec.Taken})
-	} else if rec.Taken != "" && out.State == agentbox.Paused {
-		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemTaken, From: rec.Taken})
+	if rec.MovedTo != nil {
+		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemMoved, From: rec.PausedFor})
+	} else if rec.PausedFor != "" && out.State == agentbox.Paused {
+		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemPausedFor, From: rec.PausedFor})
 	}
 	if rec.StartErr != "" {
 		out.Problems = append(out.Problems, agentbox.Problem{Kind: agentbox.ProblemStart, Detail: rec.StartErr})

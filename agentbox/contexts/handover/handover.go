@@ -72,7 +72,7 @@ type Parts struct {
 func New(p Parts) *Handover {
 	h := &Handover{Parts: p, seen: &identity.Checks{File: p.Home.CIChecks()}}
 	h.Owner = &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}
-	h.Owner.Find, h.Owner.Prepare, h.Owner.Accept, h.Owner.Steal = h.find, h.prepare, h.accept, h.steal
+	h.Owner.Find, h.Owner.Prepare, h.Owner.Accept, h.Owner.PauseFor = h.find, h.prepare, h.accept, h.pauseFor
 	h.Owner.Subjects, h.Owner.Begun, h.Owner.History = h.subjects, h.begun, h.historyOf
 	h.Copies, h.Ahead = &copies{Handover: h}, &ahead{Handover: h}
 	h.Owner.Copy, h.Owner.Chosen = h.Copies.find, h.Copies.isChosen
@@ -218,12 +218,13 @@ func (h *Handover) prepare(ctx context.Context, of contexts.Subject, q contexts.
 	return a, err
 }
 
-func (h *Handover) steal(ctx context.Context, of contexts.Subject, member peers.PeerID) error {
+// pauseFor pauses what is entered with --steal.
+func (h *Handover) pauseFor(ctx context.Context, of contexts.Subject, member peers.PeerID) error {
 	ref := api.BoxRef{Box: of.ID}
 	if kept, err := h.Work.Find(ctx, &ref); kept != nil || err != nil {
 		return err // nothing of it runs here
 	}
-	return host.Steal(ctx, h.Boxes, ref, h.Peers.Name(member))
+	return host.PauseFor(ctx, h.Boxes, ref, h.Peers.Name(member))
 }
 
 // share replaces who may enter something.

@@ -34,12 +34,12 @@ type heldBox struct {
 	peers elsewhere.Team
 }
 
-func (h heldBox) Give(g api.Given) error {
+func (h heldBox) HandOver(g api.LiveMove) error {
 	peer, err := peers.ParsePeer(g.Peer)
 	if err != nil {
 		return err
 	}
-	return h.Held.Give(g, h.peers.Name(peer))
+	return h.Held.HandOver(g, h.peers.Name(peer))
 }
 
 // mayTake finds the box that a member may take with what runs in it: one who may hand work back, or to

@@ -81,7 +81,7 @@ func (h *Handover) pushLive(ctx context.Context, id agentbox.BoxID, progress age
 
 // whereIsIt says of a box that was to go back whether it goes on here.
 func (h *Handover) whereIsIt(ctx context.Context, id agentbox.BoxID, err error) error {
-	_, given := host.MovesOf(h.Boxes).Given(context.WithoutCancel(ctx), id.String())
+	_, given := host.MovesOf(h.Boxes).MovedTo(context.WithoutCancel(ctx), id.String())
 	switch {
 	case err == nil || agentbox.CodeOf(err) == agentbox.Conflict && !given:
 		return err
@@ -105,7 +105,7 @@ func (h *Handover) comeBack(ctx context.Context, member peers.PeerID, q contexts
 		h.Log.Info("a member hands back what it may not", "peer", member.Short(), "error", err)
 		return agentbox.Errorf(agentbox.Forbidden, "it is not shared")
 	}
-	err = host.MovesOf(h.Boxes).ComeBack(ctx, q.ID, api.Given{Peer: member.String(), Token: q.Token}, *q.Live, h.moveFrom(member.String()))
+	err = host.MovesOf(h.Boxes).ComeBack(ctx, q.ID, api.LiveMove{Peer: member.String(), Token: q.Token}, *q.Live, h.moveFrom(member.String()))
 	h.Log.Info("what runs in a box comes back from another machine", "box", q.ID, "peer", member.Short(), "error", err)
 	return err
 }
