@@ -70,8 +70,8 @@ type LiveAnswer struct {
 type LiveBoxes interface {
 	// Show says what a box is. Conflict, with the reason, if it cannot move.
 	Show(ctx context.Context, id string) (api.Live, error)
-	// Hold saves a box, which no operation may wake until it is released.
-	Hold(ctx context.Context, id string) (HeldBox, error)
+	// Pause saves a box, which no operation may wake until it is released.
+	Pause(ctx context.Context, id string) (MovingBox, error)
 	// MovedTo tells by which move a box has gone; false for none.
 	MovedTo(ctx context.Context, id string) (api.LiveMove, bool)
 	// Runs drops what was saved of a box that has gone by g, TakeBack records that it is this machine's
@@ -80,8 +80,8 @@ type LiveBoxes interface {
 	TakeBack(ctx context.Context, id string, g api.LiveMove) error
 }
 
-// HeldBox is a saved box that nobody else can wake.
-type HeldBox interface {
+// MovingBox is a saved box that nobody else can wake.
+type MovingBox interface {
 	Relies() (seed string, authority []byte, err error)
 	Send(ctx context.Context, w io.Writer) error
 	HandOver(g api.LiveMove) error
@@ -106,7 +106,7 @@ type LiveOwner struct {
 	offers map[api.LiveMove]*offer
 }
 
-// offer is a box that is held for a taker.
+// offer is a paused box that a taker is to have.
 type offer struct {
 	asked  chan struct{} // the taker says that it has all: closed at most once, under mu
 	known  bool          // asked is closed
@@ -139,8 +139,8 @@ func (lo *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said,
 	case WordShow:
 		a, err = lo.show(ctx, member, q.ID)
 	case WordTake:
-		if held, err := lo.hold(ctx, member, q); err == nil {
-			return lo.offer(ctx, q.ID, g, held, w)
+		if box, err := lo.pause(ctx, member, q); err == nil {
+			return lo.offer(ctx, q.ID, g, box, w)
 		} else if agentbox.CodeOf(err) == agentbox.Forbidden {
 			a.Refused = true
 		} else {
@@ -191,29 +191,29 @@ func (lo *LiveOwner) comesBack(ctx context.Context, member identity.PeerID, q Sa
 	return lo.Return(ctx, member, q)
 }
 
-func (lo *LiveOwner) hold(ctx context.Context, member identity.PeerID, q Said) (HeldBox, error) {
+func (lo *LiveOwner) pause(ctx context.Context, member identity.PeerID, q Said) (MovingBox, error) {
 	id, err := lo.May(ctx, q.ID, member)
 	if err != nil || id != q.ID || len(q.Token) < minToken {
 		return nil, agentbox.Errorf(agentbox.Forbidden, "it may not be taken")
 	}
-	return lo.Boxes.Hold(ctx, id)
+	return lo.Boxes.Pause(ctx, id)
 }
 
 // minToken keeps a token from being guessed.
 const minToken = 20
 
-// offer sends a box that is held, and holds it until the taker says that it has all or hangs up.
-func (lo *LiveOwner) offer(ctx context.Context, id string, g api.LiveMove, held HeldBox, w io.WriteCloser) error {
-	defer held.Release()
+// offer sends a paused box, and keeps it paused until the taker says that it has all or hangs up.
+func (lo *LiveOwner) offer(ctx context.Context, id string, g api.LiveMove, box MovingBox, w io.WriteCloser) error {
+	defer box.Release()
 	at := &offer{asked: make(chan struct{}), done: make(chan struct{}), answer: LiveAnswer{No: true}}
 	if !lo.put(g, at) {
-		return held.GoOn() // somebody uses a token twice
+		return box.GoOn() // somebody uses a token twice
 	}
-	err := send(ctx, held, w)
+	err := send(ctx, box, w)
 	if err == nil {
 		select {
 		case <-at.asked:
-			if err = held.HandOver(g); err == nil {
+			if err = box.HandOver(g); err == nil {
 				at.answer = LiveAnswer{}
 			}
 		case <-ctx.Done():
@@ -221,7 +221,7 @@ func (lo *LiveOwner) offer(ctx context.Context, id string, g api.LiveMove, held 
 		}
 	}
 	if err != nil { // it was not handed over, and never will be to this token
-		if gone := held.GoOn(); gone != nil {
+		if gone := box.GoOn(); gone != nil {
 			lo.Failed(id, gone)
 		}
 	}
@@ -245,22 +245,22 @@ func (lo *LiveOwner) put(g api.LiveMove, at *offer) bool {
 	return true
 }
 
-func send(ctx context.Context, held HeldBox, w io.WriteCloser) error {
+func send(ctx context.Context, box MovingBox, w io.WriteCloser) error {
 	a := LiveAnswer{}
 	var err error
-	if a.Seed, a.Authority, err = held.Relies(); err != nil {
+	if a.Seed, a.Authority, err = box.Relies(); err != nil {
 		return err
 	}
 	if err := wire.WriteMessage(w, a); err != nil {
 		return err
 	}
-	if err := held.Send(ctx, w); err != nil {
+	if err := box.Send(ctx, w); err != nil {
 		return err
 	}
 	return w.Close()
 }
 
-// give answers WordMine: what is held for the token is decided now, else what was recorded counts.
+// give answers WordMine: what is offered for the token is decided now, else what was recorded counts.
 func (lo *LiveOwner) give(ctx context.Context, id string, g api.LiveMove) LiveAnswer {
 	lo.mu.Lock()
 	at := lo.offers[g]

@@ -30,8 +30,8 @@ type pair struct {
 	// The owner.
 	runs  bool
 	saved bool
-	given *api.LiveMove
-	held  sync.Mutex
+	moved *api.LiveMove
+	op    sync.Mutex
 	// The taker.
 	step   api.Step
 	here   bool // saved here
@@ -68,26 +68,26 @@ const boxID = "b1"
 // Show implements LiveBoxes.
 func (p *pair) Show(context.Context, string) (api.Live, error) { return api.Live{CPUs: 1}, nil }
 
-func (p *pair) Hold(context.Context, string) (HeldBox, error) {
-	p.held.Lock()
+func (p *pair) Pause(context.Context, string) (MovingBox, error) {
+	p.op.Lock()
 	var err error
 	if crashed := p.do("owner", func() {
-		if p.given != nil {
-			err = agentbox.Errorf(agentbox.Conflict, "it is given")
+		if p.moved != nil {
+			err = agentbox.Errorf(agentbox.Conflict, "it has moved")
 			return
 		}
 		p.saved, p.runs = true, false
 	}); crashed != nil || err != nil {
-		p.held.Unlock()
+		p.op.Unlock()
 		return nil, errors.Join(crashed, err)
 	}
-	return heldPair{p}, nil
+	return movingPair{p}, nil
 }
 
 func (p *pair) MovedTo(context.Context, string) (g api.LiveMove, ok bool) {
 	_ = p.do("owner", func() {
-		if ok = p.given != nil; ok {
-			g = *p.given
+		if ok = p.moved != nil; ok {
+			g = *p.moved
 		}
 	})
 	return g, ok
@@ -95,7 +95,7 @@ func (p *pair) MovedTo(context.Context, string) (g api.LiveMove, ok bool) {
 
 func (p *pair) Runs(_ context.Context, _ string, g api.LiveMove) error {
 	return p.do("owner", func() {
-		if p.given != nil && *p.given == g {
+		if p.moved != nil && *p.moved == g {
 			p.saved = false
 		}
 	})
@@ -103,25 +103,25 @@ func (p *pair) Runs(_ context.Context, _ string, g api.LiveMove) error {
 
 func (p *pair) TakeBack(_ context.Context, _ string, g api.LiveMove) error {
 	return p.do("owner", func() {
-		if p.given != nil && *p.given == g {
-			p.given, p.saved, p.runs = nil, false, true
+		if p.moved != nil && *p.moved == g {
+			p.moved, p.saved, p.runs = nil, false, true
 		}
 	})
 }
 
-type heldPair struct{ *pair }
+type movingPair struct{ *pair }
 
-func (p heldPair) Relies() (string, []byte, error) { return "seed", nil, p.do("owner", func() {}) }
-func (p heldPair) Send(_ context.Context, w io.Writer) error {
+func (p movingPair) Relies() (string, []byte, error) { return "seed", nil, p.do("owner", func() {}) }
+func (p movingPair) Send(_ context.Context, w io.Writer) error {
 	err := p.do("owner", func() {})
 	if err == nil {
 		_, err = io.WriteString(w, "state")
 	}
 	return err
 }
-func (p heldPair) HandOver(g api.LiveMove) error { return p.do("owner", func() { p.given = &g }) }
-func (p heldPair) GoOn() error                   { return p.do("owner", func() { p.saved, p.runs = false, true }) }
-func (p heldPair) Release()                      { p.held.Unlock() }
+func (p movingPair) HandOver(g api.LiveMove) error { return p.do("owner", func() { p.moved = &g }) }
+func (p movingPair) GoOn() error                   { return p.do("owner", func() { p.saved, p.runs = false, true }) }
+func (p movingPair) Release()                      { p.op.Unlock() }
 
 // arriving implements Arrival.
 type arriving struct {
@@ -228,7 +228,7 @@ func (p *pair) settle(t *testing.T, box arriving) {
 	p.mu.Lock()
 	restarted := p.dead["owner"]
 	p.dead, p.crash = map[string]bool{}, 0
-	if restarted && p.saved && p.given == nil { // its user resumes it
+	if restarted && p.saved && p.moved == nil { // its user resumes it
 		p.saved, p.runs = false, true
 	}
 	p.mu.Unlock()
@@ -261,14 +261,14 @@ func TestLiveMoveIsKilledAtEachStep(t *testing.T) {
 				d := p.dial(t)
 				err := Move(d.ctx, d, box)
 				d.hang()
-				p.held.Lock() // the owner has noticed, unless it was killed
+				p.op.Lock() // the owner has noticed, unless it was killed
 				name := fmt.Sprintf("%s killed at %d, broken %v: %v", who, crash, broken, err)
 				if len(p.dead) > 0 {
 					killed++
 				}
-				p.held.Unlock()
+				p.op.Unlock()
 				p.settle(t, box)
-				here, there := p.live || p.here, p.runs || p.saved && p.given == nil // it runs, or can
+				here, there := p.live || p.here, p.runs || p.saved && p.moved == nil // it runs, or can
 				if len(p.faults) > 0 || here == there {
 					t.Errorf("%s: here %v, there %v, %s", name, here, there, strings.Join(p.faults, "; "))
 				}
@@ -296,7 +296,7 @@ func FuzzLive(f *testing.F) {
 		}
 		var q Said
 		if json.Unmarshal(question, &q) == nil {
-			if _, err := d.Say(t.Context(), q); err == nil && q.Word != WordRuns && q.Word != WordBack || !p.runs || p.saved || p.given != nil {
+			if _, err := d.Say(t.Context(), q); err == nil && q.Word != WordRuns && q.Word != WordBack || !p.runs || p.saved || p.moved != nil {
 				t.Errorf("%v: %v", q, err)
 			}
 		}
@@ -326,15 +326,15 @@ func TestLiveNeedsTheRightToTake(t *testing.T) {
 	if _, err := d.Say(t.Context(), Said{Word: WordReturn, ID: boxID, Token: rand.Text(), Live: &api.Live{Peer: "another"}}); agentbox.CodeOf(err) != agentbox.Conflict {
 		t.Errorf("%v", err)
 	}
-	// Of what was given to another move, a member gets and changes nothing.
-	p.given, p.runs, p.saved = &api.LiveMove{Peer: taker.String(), Token: rand.Text()}, false, true
+	// Of what moved by another move, a member gets and changes nothing.
+	p.moved, p.runs, p.saved = &api.LiveMove{Peer: taker.String(), Token: rand.Text()}, false, true
 	mine := Said{Word: WordMine, ID: boxID, Token: rand.Text()}
 	if _, err := d.Say(t.Context(), mine); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("another's move: %v", err)
 	}
 	for _, w := range []Word{WordBack, WordRuns} {
-		if _, err := d.Say(t.Context(), Said{Word: w, ID: boxID, Token: mine.Token}); err != nil || p.given == nil || !p.saved || p.runs {
-			t.Errorf("%s: %v, %v", w, err, p.given)
+		if _, err := d.Say(t.Context(), Said{Word: w, ID: boxID, Token: mine.Token}); err != nil || p.moved == nil || !p.saved || p.runs {
+			t.Errorf("%s: %v, %v", w, err, p.moved)
 		}
 	}
 }

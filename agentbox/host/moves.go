@@ -104,43 +104,43 @@ func (ms Moves) hasSize(l api.Live) error {
 	return nil
 }
 
-// Held is a paused box whose op is held.
-type Held struct {
+// MovingBox is a paused box whose op this move has.
+type MovingBox struct {
 	m   *Manager
 	b   *box
 	ran bool // it ran before
 }
 
-// Hold pauses a box and keeps its op until it is released.
-func (ms Moves) Hold(ctx context.Context, id string) (*Held, error) {
+// Pause pauses a box and keeps its op until it is released.
+func (ms Moves) Pause(ctx context.Context, id string) (*MovingBox, error) {
 	b, err := ms.m.boxes.find(ctx, api.BoxRef{Box: id})
 	if err != nil {
 		return nil, err
 	}
 	b.op.Lock()
-	h := &Held{ms.m, b, b.state(ms.m.disk) == agentbox.Running}
+	mb := &MovingBox{ms.m, b, b.state(ms.m.disk) == agentbox.Running}
 	rec := b.record()
 	_, err = ms.m.disk.mover(rec)
 	if err == nil && rec.Phase != phaseReady {
 		err = agentbox.Errorf(agentbox.NotFound, "box %s was removed", id)
 	}
-	if err == nil && h.ran {
+	if err == nil && mb.ran {
 		err = pause(ctx, ms.m, b, nil)
 	} else if err == nil && b.state(ms.m.disk) != agentbox.Paused {
 		err = agentbox.Errorf(agentbox.Conflict, "nothing runs in it")
 	}
 	if err != nil {
-		h.Release()
+		mb.Release()
 		return nil, err
 	}
-	return h, nil
+	return mb, nil
 }
 
 // Relies is what programs in the box rely on: the seed of its placeholders, and the authority that they
 // trust, if it has one.
-func (h *Held) Relies() (seed string, authority []byte, err error) {
-	rec := h.b.record()
-	authority, err = os.ReadFile(rec.names(h.m.home).Authority())
+func (mb *MovingBox) Relies() (seed string, authority []byte, err error) {
+	rec := mb.b.record()
+	authority, err = os.ReadFile(rec.names(mb.m.home).Authority())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -148,9 +148,9 @@ func (h *Held) Relies() (seed string, authority []byte, err error) {
 }
 
 // Send writes all of the box.
-func (h *Held) Send(ctx context.Context, w io.Writer) error {
-	rec := h.b.record()
-	mover, err := h.m.disk.mover(rec)
+func (mb *MovingBox) Send(ctx context.Context, w io.Writer) error {
+	rec := mb.b.record()
+	mover, err := mb.m.disk.mover(rec)
 	if err != nil {
 		return err
 	}
@@ -158,22 +158,22 @@ func (h *Held) Send(ctx context.Context, w io.Writer) error {
 }
 
 // HandOver records that the box is another machine's.
-func (h *Held) HandOver(g api.LiveMove, machine string) error {
-	rec := h.b.record()
-	rec.MovedTo, rec.MovedRunning, rec.PausedFor = &g, h.ran, machine
-	return h.b.commit(h.m.home, rec)
+func (mb *MovingBox) HandOver(g api.LiveMove, machine string) error {
+	rec := mb.b.record()
+	rec.MovedTo, rec.MovedRunning, rec.PausedFor = &g, mb.ran, machine
+	return mb.b.commit(mb.m.home, rec)
 }
 
 // GoOn lets the box run again, if it did.
-func (h *Held) GoOn() error {
-	if !h.ran || h.m.ctx.Err() != nil {
+func (mb *MovingBox) GoOn() error {
+	if !mb.ran || mb.m.ctx.Err() != nil {
 		return nil
 	}
-	return h.m.resume(h.m.ctx, h.b, nil)
+	return mb.m.resume(mb.m.ctx, mb.b, nil)
 }
 
 // Release lets others have the box.
-func (h *Held) Release() { h.b.op.Unlock() }
+func (mb *MovingBox) Release() { mb.b.op.Unlock() }
 
 // MovedTo tells by which move a box has gone; false for none.
 func (ms Moves) MovedTo(ctx context.Context, id string) (g api.LiveMove, ok bool) {

@@ -26,7 +26,7 @@ func TestGivenBoxNeverRuns(t *testing.T) {
 			"fork":       func() error { _, err := m.Fork(t.Context(), api.ForkRequest{BoxRef: ref}, nil); return err },
 			"checkpoint": func() error { _, err := m.Checkpoint(t.Context(), api.CheckpointRequest{BoxRef: ref}, nil); return err },
 			"history":    func() error { b, _ := m.boxes.find(t.Context(), ref); return m.machines.resume(t.Context(), b, nil) },
-			"move":       func() error { _, err := MovesOf(m).Hold(t.Context(), id); return err },
+			"move":       func() error { _, err := MovesOf(m).Pause(t.Context(), id); return err },
 		} {
 			if err := do(); agentbox.CodeOf(err) != agentbox.Conflict {
 				t.Errorf("%s: %v", name, err)

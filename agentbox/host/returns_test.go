@@ -83,7 +83,7 @@ func TestWhatComesBackIsMine(t *testing.T) {
 		if rec.MovedTo != nil || rec.PausedFor != "" || rec.Workspace != 2 || rec.Life != 2 || b.state(m.disk) != agentbox.Paused || has(names) != both {
 			t.Fatalf("%+v, %v", rec, has(names))
 		}
-		if _, err := MovesOf(m).Hold(t.Context(), id); agentbox.CodeOf(err) != agentbox.Conflict {
+		if _, err := MovesOf(m).Pause(t.Context(), id); agentbox.CodeOf(err) != agentbox.Conflict {
 			t.Errorf("it is given away before its machine knows that it came: %v", err)
 		}
 		if err := m.Close(); err != nil {

@@ -21,25 +21,25 @@ type liveBoxes struct {
 	peers elsewhere.Team
 }
 
-func (l liveBoxes) Hold(ctx context.Context, id string) (contexts.HeldBox, error) {
-	held, err := l.Moves.Hold(ctx, id)
+func (l liveBoxes) Pause(ctx context.Context, id string) (contexts.MovingBox, error) {
+	box, err := l.Moves.Pause(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return heldBox{held, l.peers}, nil
+	return movingBox{box, l.peers}, nil
 }
 
-type heldBox struct {
-	*host.Held
+type movingBox struct {
+	*host.MovingBox
 	peers elsewhere.Team
 }
 
-func (h heldBox) HandOver(g api.LiveMove) error {
+func (m movingBox) HandOver(g api.LiveMove) error {
 	peer, err := peers.ParsePeer(g.Peer)
 	if err != nil {
 		return err
 	}
-	return h.Held.HandOver(g, h.peers.Name(peer))
+	return m.MovingBox.HandOver(g, m.peers.Name(peer))
 }
 
 // mayTake finds the box that a member may take with what runs in it: one who may hand work back, or to
