@@ -72,7 +72,7 @@ type daemon struct {
 	saves     tasks.Saves
 	tasks     tasks.Tasks
 	taskWork  tasks.Work
-	schedules *schedule.Keeper
+	schedules *schedule.Timetable
 	stop      context.CancelFunc
 	ctx       context.Context // ends with the daemon
 	fleet     fleetParts
@@ -258,7 +258,7 @@ func hostConfig(cfg Config, images *image.Store, shared *shares) (host.Config, e
 		Home: cfg.Home, Client: cfg.Client, Images: images, Results: shared.results, ChunkStore: chunkStore{shared.images}, Team: shared.team, Pool: cfg.Pool, Log: cfg.Log,
 		Places: open,
 		Kernel: kernels.Dir,
-		Yield:  idle.Keeper{File: cfg.Home.Idle()}.Yield,
+		Yield:  idle.Settings{File: cfg.Home.Idle()}.Yield,
 	}, err
 }
 
@@ -298,21 +298,21 @@ func (d *daemon) newTasks() tasks.Tasks {
 	return t
 }
 
-func (d *daemon) idle() idle.Keeper {
-	return idle.Keeper{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running, Sleeping: d.sleeping.Load, Meter: &d.meter}
+func (d *daemon) idle() idle.Settings {
+	return idle.Settings{File: d.cfg.Home.Idle(), Running: d.fleet.worker.Running, Sleeping: d.sleeping.Load, Meter: &d.meter}
 }
 
-func (d *daemon) newSchedules() *schedule.Keeper {
-	k := schedule.New()
-	k.Dir, k.Log = d.cfg.Home.Schedules(), d.cfg.Log
-	k.Submit = func(ctx context.Context, req api.TaskSubmission) ([]agentbox.Task, error) {
+func (d *daemon) newSchedules() *schedule.Timetable {
+	t := schedule.New()
+	t.Dir, t.Log = d.cfg.Home.Schedules(), d.cfg.Log
+	t.Submit = func(ctx context.Context, req api.TaskSubmission) ([]agentbox.Task, error) {
 		return d.tasks.Submit(ctx, req, nil)
 	}
-	k.Tasks = func() []agentbox.Task {
+	t.Tasks = func() []agentbox.Task {
 		all, _ := d.queue.Store.List() // a task that cannot be read was submitted long ago
 		return all
 	}
-	return k
+	return t
 }
 
 // cacheDrivers opens each driver only once, because drivers cache what they have found out.

@@ -67,7 +67,7 @@ func (d *daemon) newFleet() fleetParts {
 // serveFleet gives the worker this machine, and lets members ask both parts.
 func (d *daemon) serveFleet() {
 	d.fleet.worker.Local = elsewhere.Local{
-		Ctx: d.ctx, Boxes: d.boxes, Queue: d.queue, NewTasks: d.tasks.Submit, Work: d.taskWork, Saves: d.saves, Sources: d.sources, Keeper: d.idle, Team: d.peers(), Elsewhere: d.fleet.boxes,
+		Ctx: d.ctx, Boxes: d.boxes, Queue: d.queue, NewTasks: d.tasks.Submit, Work: d.taskWork, Saves: d.saves, Sources: d.sources, Settings: d.idle, Team: d.peers(), Elsewhere: d.fleet.boxes,
 	}
 	d.shares.team.Serve(fleet.Service, d.fleet.owner.Serve)
 	d.shares.team.Serve(fleet.BoxService, d.fleet.worker.Serve)

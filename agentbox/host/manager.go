@@ -115,7 +115,7 @@ type Manager struct {
 	chooser       isolation.Chooser
 	consent       consent.Approvals
 	setup         *setup.Setup
-	conversations *conversations.Keeper
+	conversations *conversations.Store
 	places        Places
 	pool          *pool.Pool[record, *box]
 
@@ -227,7 +227,7 @@ func (m *Manager) makeBoxParts(cfg Config) (err error) {
 		Want: cfg.Pool, Make: m.maker.makePooled, Live: func(b *box) bool { return b.place() != nil }, Remove: m.maker.remove, Log: cfg.Log,
 	})
 	m.maker.pool = m.pool
-	m.conversations = &conversations.Keeper{Home: cfg.Home, Log: cfg.Log}
+	m.conversations = &conversations.Store{Home: cfg.Home, Log: cfg.Log}
 	m.Work = work.Work{Home: cfg.Home, Enter: func(ctx context.Context, ref api.BoxRef, progress agentbox.Progress) (work.Box, error) {
 		b, err := m.findRunning(ctx, ref, progress)
 		if err != nil {

@@ -54,25 +54,25 @@ func TestDecide(t *testing.T) {
 }
 
 func TestPolicy(t *testing.T) {
-	k := Keeper{File: filepath.Join(t.TempDir(), "idle.json"), Running: func() int { return 0 }, Meter: new(Meter)}
-	if s, err := k.Status(t.Context()); err != nil || !slices.Contains(s.Against, api.IdleDenied) {
-		t.Errorf("%+v, %v", s, err)
+	s := Settings{File: filepath.Join(t.TempDir(), "idle.json"), Running: func() int { return 0 }, Meter: new(Meter)}
+	if now, err := s.Status(t.Context()); err != nil || !slices.Contains(now.Against, api.IdleDenied) {
+		t.Errorf("%+v, %v", now, err)
 	}
 	for _, bad := range []api.IdlePolicy{{From: "7:00", To: "19:00"}, {From: "19:00"}, {From: "25:00", To: "26:00"}, {Tasks: -1}} {
-		if _, err := k.Set(t.Context(), bad, nil); agentbox.CodeOf(err) != agentbox.Invalid {
+		if _, err := s.Set(t.Context(), bad, nil); agentbox.CodeOf(err) != agentbox.Invalid {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := k.Set(t.Context(), api.IdlePolicy{Allowed: true, Members: []string{"ann"}}, nil); err != nil {
+	if _, err := s.Set(t.Context(), api.IdlePolicy{Allowed: true, Members: []string{"ann"}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := k.Policy(); err != nil || !Serves(p, "ann") || Serves(p, "bob") || Serves(api.IdlePolicy{}, "ann") {
+	if p, err := s.Policy(); err != nil || !Serves(p, "ann") || Serves(p, "bob") || Serves(api.IdlePolicy{}, "ann") {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if err := os.WriteFile(k.File, []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(s.File, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := k.Policy(); err == nil || p.Allowed {
+	if p, err := s.Policy(); err == nil || p.Allowed {
 		t.Errorf("a damaged policy allows: %+v", p)
 	}
 }

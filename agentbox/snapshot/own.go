@@ -22,16 +22,16 @@ func (f *facts) findOwn(ctx context.Context, repo *workspace.Repo, base string) 
 	if repo == nil {
 		return nil
 	}
-	keepers := keepers{}
-	defer keepers.close()
-	if err := keepers.ask(ctx, *f, *repo, base); err != nil {
+	repos := userRepos{}
+	defer repos.close()
+	if err := repos.ask(ctx, *f, *repo, base); err != nil {
 		return err
 	}
-	f.commits = slices.DeleteFunc(f.commits, func(c commit) bool { return keepers.know(c.path, c.ID) })
+	f.commits = slices.DeleteFunc(f.commits, func(c commit) bool { return repos.know(c.path, c.ID) })
 	var own []Branch
 	for _, b := range f.own {
-		if b.tree != nil && !keepers.know(b.path, b.Commit) {
-			same, err := keepers["."].hasFiles(ctx, *b.tree)
+		if b.tree != nil && !repos.know(b.path, b.Commit) {
+			same, err := repos["."].hasFiles(ctx, *b.tree)
 			if err != nil {
 				return err
 			}
@@ -39,7 +39,7 @@ func (f *facts) findOwn(ctx context.Context, repo *workspace.Repo, base string) 
 				b.Commit, b.Files, b.tree = b.tree.head, 0, nil
 			}
 		}
-		if b.Commit != "" && !keepers.know(b.path, b.Commit) {
+		if b.Commit != "" && !repos.know(b.path, b.Commit) {
 			own = append(own, b)
 		}
 	}
@@ -47,19 +47,19 @@ func (f *facts) findOwn(ctx context.Context, repo *workspace.Repo, base string) 
 	return nil
 }
 
-// keepers are the user's repositories that may keep what a box has, by their place in the
+// userRepos are the user's repositories that may keep what a box has, by their place in the
 // workspace; the checkout itself is ".".
-type keepers map[string]*keeper
+type userRepos map[string]*userRepo
 
-func (k keepers) close() {
-	for _, one := range k {
+func (u userRepos) close() {
+	for _, one := range u {
 		one.done()
 	}
 }
 
 // ask opens the checkout, and each repository in it that may have what the checkout lacks, and asks
 // them for what f names.
-func (k keepers) ask(ctx context.Context, f facts, repo workspace.Repo, base string) error {
+func (u userRepos) ask(ctx context.Context, f facts, repo workspace.Repo, base string) error {
 	ids := map[string][]string{}
 	name := func(path, id string) {
 		if id != "" {
@@ -77,18 +77,18 @@ func (k keepers) ask(ctx context.Context, f facts, repo workspace.Repo, base str
 	for _, c := range f.commits {
 		name(c.path, c.ID)
 	}
-	main, err := openKeeper(ctx, repo, ids["."], base)
+	main, err := openUserRepo(ctx, repo, ids["."], base)
 	if err != nil {
 		return err
 	}
-	k["."] = main
+	u["."] = main
 	for path, ids := range ids {
 		if !slices.ContainsFunc(ids, func(id string) bool { return !main.kept[id] }) || path == "." {
 			continue
 		}
 		if nested, ok := workspace.Nested(ctx, repo, path); ok {
-			if one, err := openKeeper(ctx, nested, ids, ""); err == nil { // one that git cannot read keeps nothing
-				k[path] = one
+			if one, err := openUserRepo(ctx, nested, ids, ""); err == nil { // one that git cannot read keeps nothing
+				u[path] = one
 			}
 		}
 	}
@@ -96,48 +96,48 @@ func (k keepers) ask(ctx context.Context, f facts, repo workspace.Repo, base str
 }
 
 // know reports whether the user has a commit of the box's repository at path.
-func (k keepers) know(path, id string) bool {
-	there := k[path]
-	return k["."].kept[id] || there != nil && (there.kept[id] || there.adrift[id])
+func (u userRepos) know(path, id string) bool {
+	there := u[path]
+	return u["."].kept[id] || there != nil && (there.kept[id] || there.adrift[id])
 }
 
-// keeper is one of these repositories.
-type keeper struct {
+// userRepo is one of these repositories.
+type userRepo struct {
 	repo         workspace.Repo
 	view         *git.View
 	done         func() error
 	kept, adrift map[string]bool // commits
 }
 
-// openKeeper opens a repository and finds out which of the commits it keeps.
-func openKeeper(ctx context.Context, repo workspace.Repo, ids []string, base string) (*keeper, error) {
+// openUserRepo opens a repository and finds out which of the commits it keeps.
+func openUserRepo(ctx context.Context, repo workspace.Repo, ids []string, base string) (*userRepo, error) {
 	view, done, err := workspace.Objects(ctx, repo)
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{repo, view, done, map[string]bool{}, map[string]bool{}}
+	u := &userRepo{repo, view, done, map[string]bool{}, map[string]bool{}}
 	unkept, err := workspace.Unkept(ctx, view, repo, ids, base)
 	if err != nil {
 		return nil, errors.Join(err, done())
 	}
 	for _, id := range ids {
-		k.kept[id] = true
+		u.kept[id] = true
 	}
 	for _, id := range unkept {
-		k.kept[id] = false
+		u.kept[id] = false
 	}
 	for _, id := range workspace.Adrift(repo) {
-		k.adrift[id] = true
+		u.adrift[id] = true
 	}
-	return k, nil
+	return u, nil
 }
 
 // hasFiles reports whether the checkout has all changed files of a tree in the same form.
-func (k *keeper) hasFiles(ctx context.Context, t tree) (bool, error) {
+func (u *userRepo) hasFiles(ctx context.Context, t tree) (bool, error) {
 	if len(t.changed) < t.files || filepath.IsAbs(t.path) {
 		return false, nil
 	}
-	differ, err := workspace.Differing(ctx, k.view, k.repo, t.path, t.changed)
+	differ, err := workspace.Differing(ctx, u.view, u.repo, t.path, t.changed)
 	return len(differ) == 0, err
 }
 

@@ -112,13 +112,13 @@ type Local struct {
 	Work      tasks.Work
 	Saves     tasks.Saves
 	Sources   sources.Sources
-	Keeper    func() idle.Keeper
+	Settings  func() idle.Settings
 	Team      Team
 	Elsewhere *Boxes
 }
 
 func (l Local) Idle(ctx context.Context) (fleet.Readiness, error) {
-	s, err := l.Keeper().Status(ctx)
+	s, err := l.Settings().Status(ctx)
 	r := fleet.Readiness{Against: s.Against, Ends: idle.Ends(s.Policy, s.Facts), Serves: func(owner string) bool { return idle.Serves(s.Policy, owner) }}
 	r.Machine = fleet.Machine{Labels: s.Policy.Labels, Against: r.Ends}
 	if m, measureErr := l.Boxes.Capacity.Measure(); measureErr == nil {

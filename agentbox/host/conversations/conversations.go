@@ -35,8 +35,8 @@ const (
 	maxHistory = 4 * conversation.MaxBytes
 )
 
-// Keeper has the conversations of a home. One caller at a time merges those of a project and agent.
-type Keeper struct {
+// Store has the conversations of a home. One caller at a time merges those of a project and agent.
+type Store struct {
 	Home home.Home
 	Log  *slog.Logger
 	keys keyed.Locks
@@ -82,16 +82,16 @@ func timeout(script string) time.Duration {
 // Save saves the conversations in a box, by agent, and returns the agents that have none there. It
 // takes half a minute for each at most, and longer only with a script; what cannot be kept is
 // reported.
-func (k *Keeper) Save(ctx context.Context, b Box, places map[string]Place, progress agentbox.Progress) (without []string) {
+func (s *Store) Save(ctx context.Context, b Box, places map[string]Place, progress agentbox.Progress) (without []string) {
 	for _, agent := range slices.Sorted(maps.Keys(places)) {
 		limited, cancel := context.WithTimeout(ctx, timeout(places[agent].Save))
-		files, err := k.saveAgent(limited, b, agent, places[agent])
+		files, err := s.saveAgent(limited, b, agent, places[agent])
 		cancel()
 		if err == nil && files == 0 {
 			without = append(without, agent)
 		}
 		if err != nil {
-			k.Log.Warn("cannot keep the conversations of an agent", "box", b.ID, "agent", agent, "error", err)
+			s.Log.Warn("cannot keep the conversations of an agent", "box", b.ID, "agent", agent, "error", err)
 			progress.Note("what " + agent + " remembers of its latest conversations in box " + b.Name + " is not kept: " + err.Error())
 		}
 	}
@@ -101,9 +101,9 @@ func (k *Keeper) Save(ctx context.Context, b Box, places map[string]Place, progr
 // saveAgent merges the conversations of one agent into its archive. The temporary files are in the
 // archive's directory, so that the last step is a rename. It returns how many files the box has. A
 // script that fails is an error once what it has written is kept.
-func (k *Keeper) saveAgent(ctx context.Context, b Box, agent string, p Place) (files int, err error) {
-	kept := k.archivePath(b, agent)
-	defer k.keys.Lock(kept)()
+func (s *Store) saveAgent(ctx context.Context, b Box, agent string, p Place) (files int, err error) {
+	kept := s.archivePath(b, agent)
+	defer s.keys.Lock(kept)()
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		return 0, agentbox.MarkNoSpace(err)
 	}
@@ -169,21 +169,21 @@ func errTooLarge() error {
 	return agentbox.Errorf(agentbox.Conflict, "the box sends more than can be kept: delete old conversations in it")
 }
 
-func (k *Keeper) archivePath(b Box, agent string) string {
-	return filepath.Join(k.Home.Sessions(b.Project, agent), "kept.tar")
+func (s *Store) archivePath(b Box, agent string) string {
+	return filepath.Join(s.Home.Sessions(b.Project, agent), "kept.tar")
 }
 
 // Sweep removes what a killed daemon was writing. The caller is the next one, before it uses r.
-func (k *Keeper) Sweep() error {
-	return durable.Sweep(k.Home.Sessions("", ""), "*/*/.tmp-*")
+func (s *Store) Sweep() error {
+	return durable.Sweep(s.Home.Sessions("", ""), "*/*/.tmp-*")
 }
 
 // Restore unpacks the archive of an agent in a box, as the box's user, and then runs script there,
 // unless it is "". Without an archive it does nothing.
-func (k *Keeper) Restore(ctx context.Context, b Box, agent, script string) error {
+func (s *Store) Restore(ctx context.Context, b Box, agent, script string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout(script))
 	defer cancel()
-	f, err := os.Open(k.archivePath(b, agent))
+	f, err := os.Open(s.archivePath(b, agent))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -92,8 +92,8 @@ func box(project string, g guest) Box {
 	return Box{ID: agentbox.NewBoxID(), Name: "mine", Project: project, Open: func(context.Context) (Guest, error) { return g, nil }}
 }
 
-func recalls(t *testing.T) *Keeper {
-	return &Keeper{Home: home.Home{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler)}
+func recalls(t *testing.T) *Store {
+	return &Store{Home: home.Home{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler)}
 }
 
 // says writes a conversation into a home.

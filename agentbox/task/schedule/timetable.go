@@ -23,9 +23,9 @@ import (
 // look is how often the clock is looked at: a timer stops while the machine sleeps.
 const look = 20 * time.Second
 
-// Keeper has the schedules of a home. Its methods are safe for concurrent use; Run is called once.
+// Timetable has the schedules of a home. Its methods are safe for concurrent use; Run is called once.
 // All fields are required.
-type Keeper struct {
+type Timetable struct {
 	Dir string
 	// Submit submits what a schedule asks for. The request names the schedule.
 	Submit func(context.Context, api.TaskSubmission) ([]agentbox.Task, error)
@@ -37,13 +37,13 @@ type Keeper struct {
 	mu    sync.Mutex // held while files are changed
 }
 
-// New returns a Keeper whose fields the caller sets.
-func New() *Keeper { return &Keeper{added: background.NewSignal()} }
+// New returns a Timetable whose fields the caller sets.
+func New() *Timetable { return &Timetable{added: background.NewSignal()} }
 
-func (k *Keeper) file(id string) string { return filepath.Join(k.Dir, id+".json") }
+func (t *Timetable) file(id string) string { return filepath.Join(t.Dir, id+".json") }
 
 // Add records a schedule. The error is Invalid for a line that is none.
-func (k *Keeper) Add(_ context.Context, req api.NewSchedule, _ agentbox.Progress) (api.Schedule, error) {
+func (t *Timetable) Add(_ context.Context, req api.NewSchedule, _ agentbox.Progress) (api.Schedule, error) {
 	times, err := Parse(req.Times)
 	if err != nil {
 		return api.Schedule{}, err
@@ -63,23 +63,23 @@ func (k *Keeper) Add(_ context.Context, req api.NewSchedule, _ agentbox.Progress
 	if s.Next = times.Next(now); s.Next.IsZero() {
 		return api.Schedule{}, agentbox.Errorf(agentbox.Invalid, "%q never comes", req.Times)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := os.MkdirAll(k.Dir, 0o700); err != nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
 		return api.Schedule{}, err
 	}
-	defer k.added.Notify()
-	return s, durable.WriteJSON(k.file(s.ID), s, 0o600)
+	defer t.added.Notify()
+	return s, durable.WriteJSON(t.file(s.ID), s, 0o600)
 }
 
 // List returns the schedules, the oldest first. One that cannot be read is left out, and logged.
-func (k *Keeper) List(context.Context, api.None, agentbox.Progress) ([]api.Schedule, error) {
-	files, err := filepath.Glob(filepath.Join(k.Dir, "s-*.json"))
+func (t *Timetable) List(context.Context, api.None, agentbox.Progress) ([]api.Schedule, error) {
+	files, err := filepath.Glob(filepath.Join(t.Dir, "s-*.json"))
 	all := []api.Schedule{}
 	for _, file := range files {
-		s, err := k.read(file)
+		s, err := t.read(file)
 		if err != nil {
-			k.Log.Error("cannot read a schedule", "file", file, "error", err)
+			t.Log.Error("cannot read a schedule", "file", file, "error", err)
 			continue
 		}
 		all = append(all, s)
@@ -88,7 +88,7 @@ func (k *Keeper) List(context.Context, api.None, agentbox.Progress) ([]api.Sched
 	return all, err
 }
 
-func (k *Keeper) read(file string) (s api.Schedule, err error) {
+func (t *Timetable) read(file string) (s api.Schedule, err error) {
 	if err = durable.ReadJSON(file, &s); err != nil {
 		return s, err
 	}
@@ -100,26 +100,26 @@ func (k *Keeper) read(file string) (s api.Schedule, err error) {
 }
 
 // Remove removes a schedule. What it has submitted goes on. The error is NotFound for none.
-func (k *Keeper) Remove(_ context.Context, ref api.ScheduleRef, _ agentbox.Progress) (api.Schedule, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s, err := k.read(k.file(filepath.Base(ref.ID)))
+func (t *Timetable) Remove(_ context.Context, ref api.ScheduleRef, _ agentbox.Progress) (api.Schedule, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, err := t.read(t.file(filepath.Base(ref.ID)))
 	if errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(ref.ID, "s-") {
 		return s, agentbox.Errorf(agentbox.NotFound, "there is no schedule %q", ref.ID).WithHint("agentbox task schedule ls lists them")
 	}
-	return s, os.Remove(k.file(filepath.Base(ref.ID)))
+	return s, os.Remove(t.file(filepath.Base(ref.ID)))
 }
 
 // Run serves schedules until ctx ends.
-func (k *Keeper) Run(ctx context.Context) {
+func (t *Timetable) Run(ctx context.Context) {
 	for {
-		all, err := k.List(ctx, api.None{}, nil)
+		all, err := t.List(ctx, api.None{}, nil)
 		if err != nil {
-			k.Log.Error("cannot list schedules", "error", err)
+			t.Log.Error("cannot list schedules", "error", err)
 		}
 		wait := look
 		for _, s := range all {
-			k.serve(ctx, s, time.Now())
+			t.serve(ctx, s, time.Now())
 			if left := time.Until(s.Next); left > 0 {
 				wait = min(wait, left)
 			}
@@ -127,7 +127,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.added:
+		case <-t.added:
 		case <-time.After(wait):
 		}
 	}
@@ -135,7 +135,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // serve submits what a schedule has due. A failure counts as served, and is recorded for its owner:
 // the next time may go better.
-func (k *Keeper) serve(ctx context.Context, s api.Schedule, now time.Time) {
+func (t *Timetable) serve(ctx context.Context, s api.Schedule, now time.Time) {
 	times, err := Parse(s.Times)
 	if err != nil {
 		return
@@ -145,28 +145,28 @@ func (k *Keeper) serve(ctx context.Context, s api.Schedule, now time.Time) {
 		return
 	}
 	s.Last, s.Skipped = newest, s.Skipped+skipped
-	if !run.IsZero() && !k.served(s.ID, run) {
+	if !run.IsZero() && !t.served(s.ID, run) {
 		s.Error = ""
-		if s.Batch, err = k.submit(ctx, s); ctx.Err() != nil {
+		if s.Batch, err = t.submit(ctx, s); ctx.Err() != nil {
 			return // the next daemon finds out whether it was submitted
 		}
 		if err != nil {
 			s.Error = agentbox.AsError(err).Message
-			k.Log.Error("cannot submit the tasks of a schedule", "schedule", s.ID, "error", err)
+			t.Log.Error("cannot submit the tasks of a schedule", "schedule", s.ID, "error", err)
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, err := os.Lstat(k.file(s.ID)); err != nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, err := os.Lstat(t.file(s.ID)); err != nil {
 		return // it was removed meanwhile
 	}
-	if err := durable.WriteJSON(k.file(s.ID), s, 0o600); err != nil {
-		k.Log.Error("cannot record that a schedule was served", "schedule", s.ID, "error", err)
+	if err := durable.WriteJSON(t.file(s.ID), s, 0o600); err != nil {
+		t.Log.Error("cannot record that a schedule was served", "schedule", s.ID, "error", err)
 	}
 }
 
-func (k *Keeper) submit(ctx context.Context, s api.Schedule) (agentbox.TaskID, error) {
-	all, err := k.Submit(ctx, s.Submission)
+func (t *Timetable) submit(ctx context.Context, s api.Schedule) (agentbox.TaskID, error) {
+	all, err := t.Submit(ctx, s.Submission)
 	if len(all) == 0 {
 		return agentbox.TaskID{}, err
 	}
@@ -174,6 +174,6 @@ func (k *Keeper) submit(ctx context.Context, s api.Schedule) (agentbox.TaskID, e
 }
 
 // served tells whether tasks of a schedule were submitted at that time or later.
-func (k *Keeper) served(id string, at time.Time) bool {
-	return slices.ContainsFunc(k.Tasks(), func(t agentbox.Task) bool { return t.Schedule == id && !t.Created.Before(at) })
+func (t *Timetable) served(id string, at time.Time) bool {
+	return slices.ContainsFunc(t.Tasks(), func(one agentbox.Task) bool { return one.Schedule == id && !one.Created.Before(at) })
 }
