@@ -50,7 +50,7 @@ func (a *app) secretImport() *cli.Command {
 			if err != nil {
 				return err
 			}
-			found := host.Held(ctx, a.profiles())
+			found := host.Credentials(ctx, a.profiles())
 			if found, err = named(found, cmd.Args().Slice()); err != nil {
 				return err
 			}
@@ -82,17 +82,17 @@ func (a *app) profiles() []agents.Profile {
 }
 
 // named selects those that were asked for; all without names.
-func named(found []agents.Held, names []string) ([]agents.Held, error) {
+func named(found []agents.Credential, names []string) ([]agents.Credential, error) {
 	for _, name := range names {
-		if !slices.ContainsFunc(found, func(h agents.Held) bool { return h.Name == name }) {
+		if !slices.ContainsFunc(found, func(c agents.Credential) bool { return c.Name == name }) {
 			return nil, agentbox.Errorf(agentbox.NotFound, "no %s was found on this machine", name).WithHint("agentbox secret import --dry-run lists what was")
 		}
 	}
-	return slices.DeleteFunc(found, func(h agents.Held) bool { return len(names) > 0 && !slices.Contains(names, h.Name) }), nil
+	return slices.DeleteFunc(found, func(c agents.Credential) bool { return len(names) > 0 && !slices.Contains(names, c.Name) }), nil
 }
 
 // importAll sets what was found and is not set yet.
-func (a *app) importAll(ctx context.Context, ref api.PolicyRef, found []agents.Held, dryRun, everywhere bool) ([]imported, error) {
+func (a *app) importAll(ctx context.Context, ref api.PolicyRef, found []agents.Credential, dryRun, everywhere bool) ([]imported, error) {
 	set, err := call(ctx, a, api.ListSecrets, ref)
 	if err != nil && !everywhere { // outside of a checkout there are none
 		return nil, err
@@ -126,10 +126,10 @@ func (a *app) checkAgents(ctx context.Context) (api.Check, error) {
 	if err != nil {
 		return api.Check{}, err
 	}
-	held := host.Held(ctx, profiles)
+	have := host.Credentials(ctx, profiles)
 	var ready, without []string
 	for _, p := range profiles {
-		has := len(p.Secrets) == 0 || slices.ContainsFunc(held, func(h agents.Held) bool { return slices.Contains(h.Agents, p.Name) })
+		has := len(p.Secrets) == 0 || slices.ContainsFunc(have, func(c agents.Credential) bool { return slices.Contains(c.Agents, p.Name) })
 		for _, s := range p.Secrets {
 			has = has || slices.ContainsFunc(set, func(i api.SecretInfo) bool { return i.Name == s.Name && i.Problem == "" })
 		}

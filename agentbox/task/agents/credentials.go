@@ -11,8 +11,8 @@ import (
 	"agentbox/policy/secrets"
 )
 
-// Held is a credential that this machine has: where it is, never its value.
-type Held struct {
+// Credential says where this machine has a secret, never its value.
+type Credential struct {
 	Secret
 	From   secrets.Reference
 	User   string   // for As basic
@@ -25,21 +25,21 @@ type Host struct {
 	Env  func(string) (string, bool)
 }
 
-// Held lists what the tools of agents and of package indexes have on this machine. Profiles of a
+// Credentials lists what the tools of agents and of package indexes have on this machine. Profiles of a
 // repository are left out, since they would name what to look for and where to send it. Values are
 // read to see that there is one, and are not kept.
-func (h Host) Held(ctx context.Context, profiles []Profile) []Held {
-	var out []Held
+func (h Host) Credentials(ctx context.Context, profiles []Profile) []Credential {
+	var out []Credential
 	for _, p := range profiles {
 		if p.Origin == Repository {
 			continue
 		}
 		for _, s := range p.Secrets {
-			i := slices.IndexFunc(out, func(o Held) bool { return o.Name == s.Name && o.Header == s.Header && slices.Equal(o.To, s.To) })
+			i := slices.IndexFunc(out, func(c Credential) bool { return c.Name == s.Name && c.Header == s.Header && slices.Equal(c.To, s.To) })
 			if i >= 0 {
 				out[i].Agents = append(out[i].Agents, p.Name)
 			} else if from, ok := h.find(ctx, s); ok {
-				out = append(out, Held{Secret: s, From: from, Agents: []string{p.Name}})
+				out = append(out, Credential{Secret: s, From: from, Agents: []string{p.Name}})
 			}
 		}
 	}
@@ -65,8 +65,8 @@ func (h Host) find(ctx context.Context, s Secret) (secrets.Reference, bool) {
 var indexFiles = []string{".npmrc", ".netrc", ".config/pip/pip.conf", ".pip/pip.conf", ".config/go/env"}
 
 // logins are those of package indexes. A file that is not there, or that others may write, has none.
-func (h Host) logins() []Held {
-	var out []Held
+func (h Host) logins() []Credential {
+	var out []Credential
 	for _, name := range indexFiles {
 		all, _ := secrets.Logins(h.Home, filepath.Join(h.Home, name))
 		for _, l := range all {
@@ -74,12 +74,12 @@ func (h Host) logins() []Held {
 			if strings.Contains(l.Host, "/") {
 				to += "/**"
 			}
-			held := Held{From: l.From, User: l.User, Secret: Secret{Name: loginName(l.Host), To: []string{to}, Header: "Authorization", As: policy.Basic}}
+			one := Credential{From: l.From, User: l.User, Secret: Secret{Name: loginName(l.Host), To: []string{to}, Header: "Authorization", As: policy.Basic}}
 			if l.Bearer {
-				held.As = policy.Bearer
+				one.As = policy.Bearer
 			}
-			if !slices.ContainsFunc(out, func(o Held) bool { return o.Name == held.Name }) {
-				out = append(out, held)
+			if !slices.ContainsFunc(out, func(c Credential) bool { return c.Name == one.Name }) {
+				out = append(out, one)
 			}
 		}
 	}
