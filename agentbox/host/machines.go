@@ -137,18 +137,18 @@ func (m *machines) started(b *box) (place.Place, error) {
 	return p, nil
 }
 
-// hold stops the CPUs of a machine of the pool until it becomes a box, so that it takes nothing from
+// park stops the CPUs of a machine of the pool until it becomes a box, so that it takes nothing from
 // working boxes.
-func (m *machines) hold(ctx context.Context, b *box) error {
+func (m *machines) park(ctx context.Context, b *box) error {
 	p, err := m.started(b)
 	if err != nil {
 		return err
 	}
-	holder, ok := p.(place.Holder)
+	parker, ok := p.(place.Parker)
 	if !ok {
 		return agentbox.Errorf(agentbox.Internal, "a place of kind %s cannot wait in the pool", b.record().Box.Isolation)
 	}
-	return holder.Hold(ctx)
+	return parker.Park(ctx)
 }
 
 // attach turns a machine of the pool into the box: the guest mounts the workspace, gets names and

@@ -119,7 +119,7 @@ func TestFailedAttachStopsMachine(t *testing.T) {
 func TestAttachEndedPooledMachine(t *testing.T) {
 	h := newHome(t)
 	m, _ := newTestMachines(t, h, nil)
-	if err := m.hold(t.Context(), &box{rec: newTestRecord("")}); agentbox.CodeOf(err) != agentbox.Unavailable {
+	if err := m.park(t.Context(), &box{rec: newTestRecord("")}); agentbox.CodeOf(err) != agentbox.Unavailable {
 		t.Errorf("%v", err)
 	}
 }

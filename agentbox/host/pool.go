@@ -26,14 +26,14 @@ func (m *maker) makePooled(ctx context.Context, like record) (*box, error) {
 		return nil, err
 	}
 	m.boxes.put(b)
-	if err := m.startHeld(ctx, b); err != nil {
+	if err := m.startParked(ctx, b); err != nil {
 		return nil, errors.Join(err, m.removeLocked(b))
 	}
 	return b, nil
 }
 
-// startHeld starts the machine of a box of the pool and stops its CPUs.
-func (m *maker) startHeld(ctx context.Context, b *box) error {
+// startParked starts the machine of a box of the pool and stops its CPUs.
+func (m *maker) startParked(ctx context.Context, b *box) error {
 	rec := b.record()
 	kind, err := m.disk.kind(rec)
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *maker) startHeld(ctx context.Context, b *box) error {
 	if err := m.machines.start(ctx, b, launch{}, nil); err != nil {
 		return err
 	}
-	return m.machines.hold(ctx, b)
+	return m.machines.park(ctx, b)
 }
 
 // Templates returns the templates that are here, by key, and where they came from.

@@ -56,10 +56,10 @@ type Leaser interface {
 	Renew(ctx context.Context, term time.Duration) error
 }
 
-// Holder is the ability of a Place to wait at next to no cost before it becomes a box.
-type Holder interface {
-	// Hold prepares the place and stops its processors until Start.
-	Hold(ctx context.Context) error
+// Parker is the ability of a Place to wait at next to no cost before it becomes a box.
+type Parker interface {
+	// Park prepares the place and stops its processors until Start.
+	Park(ctx context.Context) error
 }
 
 // Halter is the ability of a Place to stand still at once, for seconds, and to go on. The box counts as

@@ -28,7 +28,7 @@ type Kind interface {
 	Reserve(ctx context.Context, spec Spec) error
 
 	// Fill makes the workspace from what source writes, an empty one without source. The workspace
-	// may be reserved, or an empty one that a held place has. On failure it is incomplete, and the
+	// may be reserved, or an empty one that a parked place has. On failure it is incomplete, and the
 	// box is to be removed.
 	Fill(ctx context.Context, spec Spec, source Source) error
 
@@ -63,7 +63,7 @@ type Tree struct {
 type Place interface {
 	// Start waits until the place answers and turns it into the box. The workspace must be complete
 	// by then, and a saved state that it begins with. as is nil for a place that was restored with
-	// what runs in it, and for one that is to be held (Holder), which gets another Start.
+	// what runs in it, and for one that is to be parked (Parker), which gets another Start.
 	Start(ctx context.Context, as *Identity) error
 
 	// Session opens a way in. The user "" is whom the place runs commands as by itself. The caller

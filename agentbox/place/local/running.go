@@ -21,14 +21,14 @@ import (
 // is missing here is promoted.
 type running struct {
 	*supervisors.Supervisor
-	kind kind
-	id   agentbox.BoxID
-	held atomic.Bool // Hold was called, and Start not since
+	kind   kind
+	id     agentbox.BoxID
+	parked atomic.Bool // Park was called, and Start not since
 }
 
 // Start implements place.Place.
 func (r *running) Start(ctx context.Context, as *place.Identity) error {
-	if as != nil && r.held.Swap(false) {
+	if as != nil && r.parked.Swap(false) {
 		_, err := supervisors.Ask(ctx, r.Supervisor, control.Configure, *as)
 		return err
 	}
@@ -65,10 +65,10 @@ func (r *running) Renew(ctx context.Context, term time.Duration) error {
 	return err
 }
 
-// Hold implements place.Holder.
-func (r *running) Hold(ctx context.Context) error {
-	_, err := supervisors.Ask(ctx, r.Supervisor, control.Hold, api.None{})
-	r.held.Store(err == nil)
+// Park implements place.Parker.
+func (r *running) Park(ctx context.Context) error {
+	_, err := supervisors.Ask(ctx, r.Supervisor, control.Park, api.None{})
+	r.parked.Store(err == nil)
 	return err
 }
 

@@ -305,8 +305,8 @@ func (f *fakePlace) Limit(_ context.Context, l place.Limits) error {
 // Renew implements place.Leaser.
 func (f *fakePlace) Renew(context.Context, time.Duration) error { return f.ended() }
 
-// Hold implements place.Holder.
-func (f *fakePlace) Hold(context.Context) error { return f.ended() }
+// Park implements place.Parker.
+func (f *fakePlace) Park(context.Context) error { return f.ended() }
 
 // Pause implements place.Saver.
 func (f *fakePlace) Pause(context.Context) error {

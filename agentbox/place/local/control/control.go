@@ -18,8 +18,8 @@ var (
 	Show = api.Endpoint[place.Question, Status]{Path: "/v1/status"}
 	// Wait returns when the machine has ended.
 	Wait = api.Endpoint[api.None, api.None]{Path: "/v1/wait"}
-	// Hold prepares a machine for the pool, and stops its CPUs until Configure.
-	Hold = api.Endpoint[api.None, api.None]{Path: "/v1/hold"}
+	// Park prepares a machine for the pool, and stops its CPUs until Configure.
+	Park = api.Endpoint[api.None, api.None]{Path: "/v1/hold"}
 	// Pause saves the machine, and then ends it and the supervisor.
 	Pause = api.Endpoint[SaveRequest, api.None]{Path: "/v1/pause"}
 	// Save saves the machine with its disks. It stands still meanwhile, and then goes on.

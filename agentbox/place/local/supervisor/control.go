@@ -39,7 +39,7 @@ func (s *Supervisor) handler() http.Handler {
 		return api.None{}, nil
 	})
 	api.Handle(mux, control.Configure, exclusive(s, s.attach))
-	api.Handle(mux, control.Hold, exclusive(s, s.hold))
+	api.Handle(mux, control.Park, exclusive(s, s.park))
 	api.Handle(mux, control.Pause, exclusive(s, s.pause))
 	api.Handle(mux, control.Freeze, exclusive(s, s.freeze))
 	api.Handle(mux, control.Save, exclusive(s, s.save))
@@ -105,7 +105,7 @@ const maxHelloAge = time.Second
 // policy must be in force already (control.Policy), since its services may reach out as soon as
 // they start.
 func (s *Supervisor) attach(ctx context.Context, req place.Identity) error {
-	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is held
+	if err := s.machine.Thaw(ctx); err != nil { // a machine of the pool is parked
 		return err
 	}
 	client, err := s.link.client(ctx)
@@ -168,9 +168,9 @@ func (s *Supervisor) openConfigured(_ context.Context, list []agentbox.Configure
 	return nil
 }
 
-// hold prepares a machine for the pool: it does beforehand what an attach will ask of it, and stops
+// park prepares a machine for the pool: it does beforehand what an attach will ask of it, and stops
 // its CPUs until then. From then on the machine costs memory only.
-func (s *Supervisor) hold(ctx context.Context, _ api.None) error {
+func (s *Supervisor) park(ctx context.Context, _ api.None) error {
 	client, err := s.link.client(ctx)
 	if err != nil {
 		return err
