@@ -10,8 +10,8 @@ import (
 	"agentbox/mesh/wire"
 )
 
-// Begun is what a context began with, which others can get before anybody enters it.
-type Begun struct {
+// Base is what a context began with, which others can get before anybody enters it.
+type Base struct {
 	ID      string `json:"id"`
 	Project string `json:"project"`
 	Commit  string `json:"commit,omitempty"`
@@ -24,7 +24,7 @@ type Begun struct {
 // Ahead is a context of another machine of which what it began with was got here.
 type Ahead struct {
 	Owner identity.PeerID `json:"owner"`
-	Begun
+	Base
 	Bytes   int64  `json:"bytes"`             // that came for it
 	History int64  `json:"history,omitempty"` // bytes of these that stay in a mirror
 	Brought bool   `json:"brought,omitempty"` // the image was not here before
@@ -33,7 +33,7 @@ type Ahead struct {
 
 // Bounds of what is listed, and of the time that it takes.
 const (
-	maxBegun   = 20
+	maxBases   = 20
 	maxProject = 200            // bytes
 	maxList    = 4 * maxMessage // bytes
 	// maxCommits bounds the commits that a question names.
@@ -43,10 +43,10 @@ const (
 
 // Compare says what is to be got of what members offer, what of have stays, and what is of no use any
 // more. Of a member that did not answer, all stays; what lacks something is got again.
-func Compare(have []Ahead, offered map[identity.PeerID][]Begun) (get, keep, gone []Ahead) {
+func Compare(have []Ahead, offered map[identity.PeerID][]Base) (get, keep, gone []Ahead) {
 	for _, one := range have {
 		list, answered := offered[one.Owner]
-		switch there := slices.Contains(list, one.Begun); {
+		switch there := slices.Contains(list, one.Base); {
 		case !answered || there && one.Problem == "":
 			keep = append(keep, one)
 		case there:
@@ -57,9 +57,9 @@ func Compare(have []Ahead, offered map[identity.PeerID][]Begun) (get, keep, gone
 		}
 	}
 	for owner, list := range offered {
-		for _, begun := range list {
-			if !slices.ContainsFunc(have, func(a Ahead) bool { return a.Owner == owner && a.Begun == begun }) {
-				get = append(get, Ahead{Owner: owner, Begun: begun})
+		for _, base := range list {
+			if !slices.ContainsFunc(have, func(a Ahead) bool { return a.Owner == owner && a.Base == base }) {
+				get = append(get, Ahead{Owner: owner, Base: base})
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func Compare(have []Ahead, offered map[identity.PeerID][]Begun) (get, keep, gone
 
 // list answers what a member may enter.
 func (o *Owner) list(ctx context.Context, member identity.PeerID) Answer {
-	a := Answer{Begun: []Begun{}}
+	a := Answer{Bases: []Base{}}
 	if o.Subjects == nil {
 		return a
 	}
@@ -80,24 +80,24 @@ func (o *Owner) list(ctx context.Context, member identity.PeerID) Answer {
 		if may, err := o.Allowed.May(s, member); !may || err != nil || len(s.Project) > maxProject {
 			continue
 		}
-		if begun, err := o.Begun(ctx, s); err == nil && len(a.Begun) < maxBegun { // else it is on its way out
-			a.Begun = append(a.Begun, begun)
+		if base, err := o.Base(ctx, s); err == nil && len(a.Bases) < maxBases { // else it is on its way out
+			a.Bases = append(a.Bases, base)
 		}
 	}
 	return a
 }
 
-// AskBegun asks a member what of its contexts this machine may enter. A member of an earlier version
+// AskBases asks a member what of its contexts this machine may enter. A member of an earlier version
 // lists none.
-func AskBegun(ctx context.Context, c *wire.Conn) ([]Begun, error) {
+func AskBases(ctx context.Context, c *wire.Conn) ([]Base, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	var a Answer
-	if err := c.Ask(ctx, Question{Begun: true}, &a, maxList); err != nil {
+	if err := c.Ask(ctx, Question{Bases: true}, &a, maxList); err != nil {
 		return nil, agentbox.Classify(agentbox.Unavailable, "the machine does not answer: %w", err)
 	}
-	a.Begun = slices.DeleteFunc(a.Begun, func(b Begun) bool {
+	a.Bases = slices.DeleteFunc(a.Bases, func(b Base) bool {
 		return b.ID == "" || b.ID != agentbox.Printable(b.ID) || len(b.ID) > maxProject || len(b.Project) > maxProject
 	})
-	return a.Begun[:min(len(a.Begun), maxBegun)], nil
+	return a.Bases[:min(len(a.Bases), maxBases)], nil
 }

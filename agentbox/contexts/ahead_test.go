@@ -13,25 +13,25 @@ import (
 )
 
 // Who may enter nothing is told of nothing, and gets no history, whatever else the machine has.
-func TestBegun(t *testing.T) {
+func TestBases(t *testing.T) {
 	o, prepared := owner(t)
 	all := []Subject{{"t-1", "app"}, {"0123456789ab", "app"}, {"t-3", "other"}, {"t-4", strings.Repeat("x", 300)}}
 	o.Subjects = func(context.Context) ([]Subject, error) { return all, nil }
-	o.Begun = func(_ context.Context, s Subject) (Begun, error) {
+	o.Base = func(_ context.Context, s Subject) (Base, error) {
 		if s.ID == "0123456789ab" {
-			return Begun{}, agentbox.Errorf(agentbox.NotFound, "it has just gone")
+			return Base{}, agentbox.Errorf(agentbox.NotFound, "it has just gone")
 		}
-		return Begun{ID: s.ID, Project: s.Project}, nil
+		return Base{ID: s.ID, Project: s.Project}, nil
 	}
 	asked := []string(nil)
 	o.History = func(_ context.Context, _ Subject, have []string) (agentbox.Digest, error) {
 		asked = have
 		return agentbox.Digest{8}, nil
 	}
-	if a := o.answer(t.Context(), bob, Question{Begun: true}); len(a.Begun) != 0 || a.Refused || a.Failed != "" {
+	if a := o.answer(t.Context(), bob, Question{Bases: true}); len(a.Bases) != 0 || a.Refused || a.Failed != "" {
 		t.Errorf("nobody may enter anything: %+v", a)
 	}
-	if a := o.answer(t.Context(), bob, Question{Name: "t-1", Begun: true}); !a.Refused || o.Granted(bob, agentbox.Digest{8}) {
+	if a := o.answer(t.Context(), bob, Question{Name: "t-1", Bases: true}); !a.Refused || o.Granted(bob, agentbox.Digest{8}) {
 		t.Errorf("the history is handed to anybody: %+v", a)
 	}
 	if err := o.Share(OfProject("app"), []string{bob.String()}, false); err != nil {
@@ -40,13 +40,13 @@ func TestBegun(t *testing.T) {
 	if err := o.Share(all[3], []string{bob.String()}, false); err != nil {
 		t.Fatal(err)
 	}
-	if a := o.answer(t.Context(), bob, Question{Begun: true}); !reflect.DeepEqual(a.Begun, []Begun{{ID: "t-1", Project: "app"}}) {
+	if a := o.answer(t.Context(), bob, Question{Bases: true}); !reflect.DeepEqual(a.Bases, []Base{{ID: "t-1", Project: "app"}}) {
 		t.Errorf("%+v", a)
 	}
-	if a := o.answer(t.Context(), alice, Question{Begun: true}); len(a.Begun) != 0 {
+	if a := o.answer(t.Context(), alice, Question{Bases: true}); len(a.Bases) != 0 {
 		t.Errorf("another member is told: %+v", a)
 	}
-	a := o.answer(t.Context(), bob, Question{Name: "t-1", Begun: true, Have: slices.Repeat([]string{"c"}, 5000)})
+	a := o.answer(t.Context(), bob, Question{Name: "t-1", Bases: true, Have: slices.Repeat([]string{"c"}, 5000)})
 	if a.History != (agentbox.Digest{8}) || !o.Granted(bob, a.History) || o.Granted(alice, a.History) || len(asked) != maxCommits {
 		t.Errorf("%+v, which asked for %d commits", a, len(asked))
 	}
@@ -57,32 +57,32 @@ func TestBegun(t *testing.T) {
 		all = append(all, Subject{"t-1", "app"})
 	}
 	most := agentbox.Digest{255}
-	o.Begun = func(context.Context, Subject) (Begun, error) {
-		return Begun{strings.Repeat("t", 40), strings.Repeat("<", maxProject), strings.Repeat("c", 64), most, most, most}, nil
+	o.Base = func(context.Context, Subject) (Base, error) {
+		return Base{strings.Repeat("t", 40), strings.Repeat("<", maxProject), strings.Repeat("c", 64), most, most, most}, nil
 	}
-	b, err := json.Marshal(o.answer(t.Context(), bob, Question{Begun: true}))
+	b, err := json.Marshal(o.answer(t.Context(), bob, Question{Bases: true}))
 	if err != nil || len(b) > maxList || len(b) < maxList/4 {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }
 
 func TestCompare(t *testing.T) {
-	one, two := Begun{ID: "t-1", Project: "app", Commit: "1"}, Begun{ID: "t-1", Project: "app", Commit: "2"}
-	ahead := func(owner identity.PeerID, b Begun, problem string) Ahead {
-		return Ahead{Owner: owner, Begun: b, Bytes: 5, Problem: problem}
+	one, two := Base{ID: "t-1", Project: "app", Commit: "1"}, Base{ID: "t-1", Project: "app", Commit: "2"}
+	ahead := func(owner identity.PeerID, b Base, problem string) Ahead {
+		return Ahead{Owner: owner, Base: b, Bytes: 5, Problem: problem}
 	}
 	none := []Ahead(nil)
 	for name, c := range map[string]struct {
 		have            []Ahead
-		offered         map[identity.PeerID][]Begun
+		offered         map[identity.PeerID][]Base
 		get, keep, gone []Ahead
 	}{
-		"new":                {nil, map[identity.PeerID][]Begun{alice: {one}}, []Ahead{{Owner: alice, Begun: one}}, none, none},
-		"here":               {[]Ahead{ahead(alice, one, "")}, map[identity.PeerID][]Begun{alice: {one}}, none, []Ahead{ahead(alice, one, "")}, none},
-		"of another member":  {[]Ahead{ahead(bob, one, "")}, map[identity.PeerID][]Begun{alice: {one}}, []Ahead{{Owner: alice, Begun: one}}, []Ahead{ahead(bob, one, "")}, none},
-		"part of it is here": {[]Ahead{ahead(alice, one, "no")}, map[identity.PeerID][]Begun{alice: {one}}, []Ahead{ahead(alice, one, "")}, none, none},
-		"changed":            {[]Ahead{ahead(alice, one, "")}, map[identity.PeerID][]Begun{alice: {two}}, []Ahead{{Owner: alice, Begun: two}}, none, []Ahead{ahead(alice, one, "")}},
-		"withdrawn":          {[]Ahead{ahead(alice, one, "")}, map[identity.PeerID][]Begun{alice: {}}, none, none, []Ahead{ahead(alice, one, "")}},
+		"new":                {nil, map[identity.PeerID][]Base{alice: {one}}, []Ahead{{Owner: alice, Base: one}}, none, none},
+		"here":               {[]Ahead{ahead(alice, one, "")}, map[identity.PeerID][]Base{alice: {one}}, none, []Ahead{ahead(alice, one, "")}, none},
+		"of another member":  {[]Ahead{ahead(bob, one, "")}, map[identity.PeerID][]Base{alice: {one}}, []Ahead{{Owner: alice, Base: one}}, []Ahead{ahead(bob, one, "")}, none},
+		"part of it is here": {[]Ahead{ahead(alice, one, "no")}, map[identity.PeerID][]Base{alice: {one}}, []Ahead{ahead(alice, one, "")}, none, none},
+		"changed":            {[]Ahead{ahead(alice, one, "")}, map[identity.PeerID][]Base{alice: {two}}, []Ahead{{Owner: alice, Base: two}}, none, []Ahead{ahead(alice, one, "")}},
+		"withdrawn":          {[]Ahead{ahead(alice, one, "")}, map[identity.PeerID][]Base{alice: {}}, none, none, []Ahead{ahead(alice, one, "")}},
 		"away":               {[]Ahead{ahead(alice, one, "no")}, nil, none, []Ahead{ahead(alice, one, "no")}, none},
 	} {
 		get, keep, gone := Compare(c.have, c.offered)

@@ -21,7 +21,7 @@ func (c Copy) May(member identity.PeerID) bool {
 
 // copied answers a member from a copy, if there is one that it may enter.
 func (o *Owner) copied(member identity.PeerID, q Question) (Answer, bool) {
-	if o.Copy == nil || q.Steal || q.Begun {
+	if o.Copy == nil || q.Steal || q.Bases {
 		return Answer{}, false
 	}
 	c, ok := o.Copy(q.Name)

@@ -24,7 +24,7 @@ func TestCopy(t *testing.T) {
 	if a := o.answer(t.Context(), bob, Question{Name: name, Steal: true}); !a.Refused {
 		t.Errorf("a copy has no box to pause: %+v", a)
 	}
-	if a := o.answer(t.Context(), bob, Question{Name: name, Begun: true}); !a.Refused || o.Granted(bob, kept.Answer.Work) {
+	if a := o.answer(t.Context(), bob, Question{Name: name, Bases: true}); !a.Refused || o.Granted(bob, kept.Answer.Work) {
 		t.Errorf("a copy has no history of its own, and nothing of it was handed over: %+v", a)
 	}
 	if a := o.answer(t.Context(), bob, Question{Name: name}); !reflect.DeepEqual(a, kept.Answer) || !o.Granted(bob, kept.Answer.Work) {

@@ -16,13 +16,13 @@ const Service wire.Service = "contexts-1"
 
 // Question asks for a context, by the ID or name of a box or task. With History, the answer also
 // names the history of the commit that it began with. With Steal, the box is paused after that, for
-// those who may hand work back. With Begun, nothing is prepared: the answer lists what the member may
+// those who may hand work back. With Bases, nothing is prepared: the answer lists what the member may
 // enter or, with a name, has only that history. Have are commits that who asks has, with their histories.
 type Question struct {
 	Name    string   `json:"name"`
 	History bool     `json:"history,omitempty"`
 	Steal   bool     `json:"steal,omitempty"`
-	Begun   bool     `json:"begun,omitempty"`
+	Bases   bool     `json:"begun,omitempty"`
 	Have    []string `json:"have,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type Answer struct {
 	History  agentbox.Digest `json:"history,omitzero"`
 	// Members are those who may enter it, for a machine that is to have a copy.
 	Members []string `json:"members,omitempty"`
-	Begun   []Begun  `json:"begun,omitempty"`
+	Bases   []Base   `json:"begun,omitempty"`
 	// Refused tells that there is no such context, or none for who asks; Failed, what went wrong.
 	Refused bool   `json:"refused,omitempty"`
 	Failed  string `json:"failed,omitempty"`
@@ -56,10 +56,10 @@ type Owner struct {
 	Find func(ctx context.Context, name string) (Subject, error)
 	// Prepare makes what is handed over, as it is now.
 	Prepare func(ctx context.Context, s Subject, q Question) (Answer, error)
-	// Subjects lists what there is, Begun says what one of it began with, and History makes a pack of
+	// Subjects lists what there is, Base says what one of it began with, and History makes a pack of
 	// that. They may be nil together.
 	Subjects func(ctx context.Context) ([]Subject, error)
-	Begun    func(ctx context.Context, s Subject) (Begun, error)
+	Base     func(ctx context.Context, s Subject) (Base, error)
 	History  func(ctx context.Context, s Subject, have []string) (agentbox.Digest, error)
 	// Accept takes what a member who may hand it back has made of s.
 	Accept func(ctx context.Context, s Subject, member identity.PeerID, p Push) (Pushed, error)
@@ -88,7 +88,7 @@ func (o *Owner) Handler() wire.Handler {
 
 // answer grants what it names to the member who asks, if that may enter it.
 func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) Answer {
-	if q.Begun && q.Name == "" {
+	if q.Bases && q.Name == "" {
 		return o.list(ctx, member)
 	}
 	q.Have = q.Have[:min(len(q.Have), maxCommits)]
@@ -107,7 +107,7 @@ func (o *Owner) answer(ctx context.Context, member identity.PeerID, q Question) 
 		return Answer{Refused: true}
 	}
 	var a Answer
-	if q.Begun {
+	if q.Bases {
 		a.History, err = o.History(ctx, s, q.Have)
 	} else {
 		a, err = o.Prepare(ctx, s, q)
@@ -215,7 +215,7 @@ func Ask(ctx context.Context, c *wire.Conn, q Question) (a Answer, err error) {
 		return a, agentbox.Errorf(agentbox.Forbidden, "you may not enter %s", agentbox.Printable(q.Name))
 	case a.Failed != "":
 		return a, agentbox.Errorf(agentbox.Conflict, "%s cannot be entered now: %s", agentbox.Printable(q.Name), agentbox.Printable(a.Failed[:min(len(a.Failed), maxFailed)]))
-	case !q.Begun && (a.Identity.IsZero() || a.Snapshot.IsZero() || a.Work.IsZero()) || (q.History || q.Begun) && a.History.IsZero():
+	case !q.Bases && (a.Identity.IsZero() || a.Snapshot.IsZero() || a.Work.IsZero()) || (q.History || q.Bases) && a.History.IsZero():
 		return a, agentbox.Errorf(agentbox.Corrupt, "the answer about %s is incomplete", agentbox.Printable(q.Name))
 	}
 	return a, nil

@@ -185,9 +185,9 @@ func (d Document) WriteHistory(ctx context.Context, dir string, w io.Writer, the
 	return git.PackAll(ctx, m, w, []string{d.Base}, d.Partial, slices.Sorted(maps.Keys(known))...)
 }
 
-// Begun describes a commit of a project, of which nothing was changed. The error is Corrupt for names that
+// Unchanged describes a commit of a project without any change. The error is Corrupt for names that
 // are none.
-func Begun(project, commit string) (Document, error) {
+func Unchanged(project, commit string) (Document, error) {
 	b, err := json.Marshal(Document{Version: documentVersion, Project: project, Base: commit, Head: commit, Whole: commit})
 	if err != nil {
 		return Document{}, err

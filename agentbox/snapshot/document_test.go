@@ -186,11 +186,11 @@ func TestHistorySinceWhatIsThere(t *testing.T) {
 		t.Fatalf("%q, %v", out, err)
 	}
 	documentOf(t, w) // the mirror has both
-	earlier, err := Begun(first.Project, ids[0])
+	earlier, err := Unchanged(first.Project, ids[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	now, err := Begun(first.Project, ids[1])
+	now, err := Unchanged(first.Project, ids[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestHistorySinceWhatIsThere(t *testing.T) {
 	if err := now.ReceiveBase(t.Context(), there, rest); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("a history with holes: %v", err)
 	}
-	tree, err := Begun(first.Project, treeOf(t, w, ids[0]))
+	tree, err := Unchanged(first.Project, treeOf(t, w, ids[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestHistorySinceWhatIsThere(t *testing.T) {
 		t.Errorf("%v, %v", have, err)
 	}
 	for _, bad := range [][2]string{{"", ids[0]}, {"app", "HEAD"}, {"a\x1bb", ids[0]}, {"app", "--all"}, {"app", ""}} {
-		if _, err := Begun(bad[0], bad[1]); agentbox.CodeOf(err) != agentbox.Corrupt {
+		if _, err := Unchanged(bad[0], bad[1]); agentbox.CodeOf(err) != agentbox.Corrupt {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

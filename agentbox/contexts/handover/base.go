@@ -29,10 +29,10 @@ func (h *Handover) subjects(ctx context.Context) (all []contexts.Subject, err er
 	return all, err
 }
 
-// begun says what a box or task began with. Nothing is captured.
-func (h *Handover) begun(ctx context.Context, of contexts.Subject) (b contexts.Begun, err error) {
+// baseOf says what a box or task began with. Nothing is captured.
+func (h *Handover) baseOf(ctx context.Context, of contexts.Subject) (b contexts.Base, err error) {
 	d, err := h.madeOf(ctx, of.ID)
-	b = contexts.Begun{ID: of.ID, Project: of.Project, Commit: d.Commit, Image: d.Image}
+	b = contexts.Base{ID: of.ID, Project: of.Project, Commit: d.Commit, Image: d.Image}
 	if s := d.Setup; s != nil && !s.Result.IsZero() {
 		b.Key, b.Result = s.Key, s.Result
 	}
@@ -58,7 +58,7 @@ func (h *Handover) historyOf(ctx context.Context, of contexts.Subject, there []s
 // base describes a commit of a project and tells whether its mirror lacks it, and so do the checkouts of
 // boxes here.
 func (h *Handover) base(ctx context.Context, projectName, commit string) (doc snapshot.Document, mirror string, lacks bool, err error) {
-	if doc, err = snapshot.Begun(projectName, commit); err != nil {
+	if doc, err = snapshot.Unchanged(projectName, commit); err != nil {
 		return doc, "", false, err
 	}
 	mirror = h.Snapshots.Mirror(projectName)

@@ -73,7 +73,7 @@ func New(p Parts) *Handover {
 	h := &Handover{Parts: p, seen: &identity.Checks{File: p.Home.CIChecks()}}
 	h.Owner = &contexts.Owner{Allowed: &contexts.Allowed{File: p.Home.Allowed()}, Withdrawn: p.Team.SharingChanged, Log: p.Log}
 	h.Owner.Find, h.Owner.Prepare, h.Owner.Accept, h.Owner.PauseFor = h.find, h.prepare, h.accept, h.pauseFor
-	h.Owner.Subjects, h.Owner.Begun, h.Owner.History = h.subjects, h.begun, h.historyOf
+	h.Owner.Subjects, h.Owner.Base, h.Owner.History = h.subjects, h.baseOf, h.historyOf
 	h.Copies, h.Ahead = &copies{Handover: h}, &ahead{Handover: h}
 	h.Owner.Copy, h.Owner.Chosen = h.Copies.find, h.Copies.isChosen
 	h.live = &contexts.LiveOwner{May: h.mayTake, Return: h.comeBack, Boxes: liveBoxes{host.MovesOf(p.Boxes), p.Peers}, Failed: func(id string, err error) {

@@ -129,7 +129,7 @@ func (a *ahead) round(ctx context.Context) error {
 	if err != nil || a.Mesh == nil || f.Limit == 0 && len(f.Contexts) == 0 {
 		return err
 	}
-	offered := map[peers.PeerID][]contexts.Begun{}
+	offered := map[peers.PeerID][]contexts.Base{}
 	for _, peer := range a.Mesh.OnlinePeers() {
 		if list, err := a.offers(ctx, peer); err == nil { // else it is gone, or another time
 			offered[peer] = list
@@ -160,7 +160,7 @@ func (a *ahead) round(ctx context.Context) error {
 }
 
 // offers are what a member lets this machine enter.
-func (a *ahead) offers(ctx context.Context, peer peers.PeerID) ([]contexts.Begun, error) {
+func (a *ahead) offers(ctx context.Context, peer peers.PeerID) ([]contexts.Base, error) {
 	if peer == a.Peers.Self() {
 		return nil, nil
 	}
@@ -169,7 +169,7 @@ func (a *ahead) offers(ctx context.Context, peer peers.PeerID) ([]contexts.Begun
 		return nil, err
 	}
 	defer c.Close()
-	return contexts.AskBegun(ctx, c)
+	return contexts.AskBases(ctx, c)
 }
 
 // get gets what is not here, as far as left allows.
@@ -243,7 +243,7 @@ func (a *ahead) commit(ctx context.Context, one *contexts.Ahead, left int64) err
 	}
 	p := &pulling{Handover: a.Handover, peer: one.Owner, whose: one.Owner}
 	p.out.From = a.Peers.Name(one.Owner)
-	answer, err := p.ask(ctx, contexts.Question{Name: one.ID, Begun: true, Have: have})
+	answer, err := p.ask(ctx, contexts.Question{Name: one.ID, Bases: true, Have: have})
 	if err != nil {
 		return err
 	}
