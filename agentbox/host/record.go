@@ -96,9 +96,9 @@ type record struct {
 	Pool     int         `json:"pool"`
 	Hardware bool        `json:"hardware"` // isolation rests on hardware virtualization
 	Guest    guestConfig `json:"guest"`    // what a fresh machine is given
-	// Attach is Guest in a record of a build up to 0e3ba6c8. It is only read.
-	Attach *guestConfig `json:"attach,omitempty"`
-	Setup  []string     `json:"setup,omitempty"` // for sh -c, once per workspace
+	// FormerGuest is Guest in a record of a build up to 0e3ba6c8. It is only read.
+	FormerGuest *guestConfig `json:"attach,omitempty"`
+	Setup       []string     `json:"setup,omitempty"` // for sh -c, once per workspace
 	// SetupResult is the result that the image, and the workspace at first, came from. Its key is
 	// Box.Cache.
 	SetupResult agentbox.Digest `json:"setup_result,omitzero"`
@@ -243,8 +243,8 @@ func readRecord(path string) (record, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return record{}, agentbox.Classify(agentbox.Corrupt, "%s is not a box record: %w", path, err)
 	}
-	if r.Attach != nil {
-		r.Guest, r.Attach = *r.Attach, nil
+	if r.FormerGuest != nil {
+		r.Guest, r.FormerGuest = *r.FormerGuest, nil
 	}
 	if r.Version != recordVersion {
 		return record{}, fmt.Errorf("%s was written by another version of agentbox (format %d, this one reads %d)", path, r.Version, recordVersion)
