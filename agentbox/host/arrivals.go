@@ -50,7 +50,7 @@ func (r record) arriving() record {
 // setup and start.
 func (r *record) arriveAs(l *api.Live) {
 	r.Box.Isolation, r.Box.CPUs, r.Box.Memory, r.Box.Disk, r.Box.GPUs, r.Box.Image = l.Isolation, l.CPUs, l.Memory, l.Disk, 0, l.Image
-	r.StartDue, r.Cold = false, false
+	r.StartDue, r.NoTemplate = false, false
 	r.Arrived = &arrived{LiveMove: api.LiveMove{Peer: l.Peer}, ID: l.ID}
 }
 

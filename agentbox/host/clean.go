@@ -60,7 +60,7 @@ func (c cleanBoxes) create(ctx context.Context, img image.Image, from source.Sou
 	rec := c.model.newLike()
 	rec.startFrom(img)
 	rec.Box.Cache, rec.SetupResult = agentbox.Digest{}, agentbox.Digest{}
-	if !rec.Cold {
+	if !rec.NoTemplate {
 		var err error
 		if rec.Box.Template, err = c.disk.key(ctx, rec, progress); err != nil {
 			return setup.CleanBox{}, err

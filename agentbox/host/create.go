@@ -24,7 +24,7 @@ import (
 // again, "" for a task's box. The box gets its id, name and lease from maker.lease.
 func (c *creation) newRecord(key string) record {
 	return record{
-		Phase: phaseNew, Key: key, Task: c.Request.Task, Foreign: c.Request.Foreign, Loan: c.Request.Loan, Bound: c.Request.Bound, Cold: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
+		Phase: phaseNew, Key: key, Task: c.Request.Task, Foreign: c.Request.Foreign, Loan: c.Request.Loan, Bound: c.Request.Bound, NoTemplate: c.Request.Cold && c.Templates, Life: 1, Workspace: 1,
 		Overrides: c.Flags, StartDue: true, Detached: c.Repo.Detached, Subdir: c.Repo.Subdir, Env: c.Request.Env,
 		Pins: c.Request.Pins, Entered: c.Request.Entered,
 		Box: agentbox.Box{

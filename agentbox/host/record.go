@@ -60,16 +60,16 @@ type record struct {
 	Loan json.RawMessage `json:"loan,omitempty"`
 	// Bound is as in api.UpRequest.
 	Bound string `json:"bound,omitempty"`
-	// Cold: boot the machine although its kind has templates.
-	Cold      bool           `json:"cold,omitempty"`
-	Life      int            `json:"life"`                 // number of the present machine's directory
-	Workspace int            `json:"workspace"`            // number of the present workspace
-	ImageFile string         `json:"image_file"`           // path of what its machine starts from
-	Kernel    string         `json:"kernel"`               // directory of its guest kernel; "" in gVisor
-	KernelKey string         `json:"kernel_key,omitempty"` // what the configuration asked for
-	Overrides flags.Flags    `json:"overrides"`            // from the command line
-	Settings  flags.Settings `json:"settings,omitempty"`   // what the present machine was made for
-	Remote    string         `json:"remote,omitempty"`     // git remote in Box.Directory
+	// NoTemplate: boot the machine although its kind has templates (up --cold).
+	NoTemplate bool           `json:"cold,omitempty"`
+	Life       int            `json:"life"`                 // number of the present machine's directory
+	Workspace  int            `json:"workspace"`            // number of the present workspace
+	ImageFile  string         `json:"image_file"`           // path of what its machine starts from
+	Kernel     string         `json:"kernel"`               // directory of its guest kernel; "" in gVisor
+	KernelKey  string         `json:"kernel_key,omitempty"` // what the configuration asked for
+	Overrides  flags.Flags    `json:"overrides"`            // from the command line
+	Settings   flags.Settings `json:"settings,omitempty"`   // what the present machine was made for
+	Remote     string         `json:"remote,omitempty"`     // git remote in Box.Directory
 	// Account is that of another machine which has the box, as ssh takes it; "" for a box on this host.
 	Account string `json:"account,omitempty"`
 	Root    string `json:"root,omitempty"` // its workspace there; "" is guestWorkspace
@@ -151,7 +151,7 @@ func (r record) flagsNow() flags.Flags {
 // spec describes the present life. One that is to boot begins with nothing that was prepared.
 func (r record) spec() place.Spec {
 	key := r.Box.Template
-	if r.Cold {
+	if r.NoTemplate {
 		key = ""
 	}
 	return place.Spec{

@@ -44,7 +44,7 @@ func (m *Manager) Reset(ctx context.Context, ref api.BoxRef, progress agentbox.P
 // box was made with, and gets everything a new machine starts from. A box whose directory is gone
 // keeps its record.
 func (m *Manager) reconfigure(ctx context.Context, u *creation, progress agentbox.Progress) (err error) {
-	u.rec.Cold, u.Results, u.Templates = false, m.setup.Results != nil, m.disk.prepares(u.rec.Box.Isolation)
+	u.rec.NoTemplate, u.Results, u.Templates = false, m.setup.Results != nil, m.disk.prepares(u.rec.Box.Isolation)
 	p := plan.Restart(u.Facts)
 	if root := u.rec.root(m.home); root != "" && !workspace.IsDeleted(root) {
 		if u.Config, err = config.LoadAt(ctx, u.rec.place(m.home)); err != nil {

@@ -67,7 +67,7 @@ func (ms Moves) expect(ctx context.Context, b *box, g api.LiveMove, l api.Live) 
 	case l.Isolation != is.Isolation || l.CPUs != is.CPUs || l.Memory != is.Memory || l.Disk != is.Disk || l.Image != is.Image:
 		return agentbox.Errorf(agentbox.Conflict, "the two boxes have another image or size by now")
 	}
-	rec.Cold = false
+	rec.NoTemplate = false
 	if rec.Box.Template, err = ms.m.disk.key(ctx, rec, nil); err != nil {
 		return err
 	}
