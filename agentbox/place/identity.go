@@ -34,8 +34,8 @@ type Policy struct {
 	Secrets map[string]secrets.Source `json:"secrets,omitempty"` // by name
 	// Env has variables that hold values. They are kept only in memory.
 	Env map[string]string `json:"env,omitempty"`
-	// FormerLimits are read by a supervisor of a build up to 97f72a2d alone, which is no Limiter.
-	FormerLimits Limits `json:"limits"`
+	// OldSupervisorLimits are read by a supervisor of a build up to 97f72a2d alone, which is no Limiter.
+	OldSupervisorLimits Limits `json:"limits"`
 }
 
 // Limits bound a box from the start or resume of its place to the end. Zero means no limit. They are

@@ -262,7 +262,7 @@ func (ps *Policies) inForce(ctx context.Context, s Subject) (place.Policy, error
 	if err != nil {
 		return place.Policy{}, err
 	}
-	req := place.Policy{Spec: f.spec, Secrets: map[string]secrets.Source{}, FormerLimits: limits}
+	req := place.Policy{Spec: f.spec, Secrets: map[string]secrets.Source{}, OldSupervisorLimits: limits}
 	for i, secret := range f.spec.Secrets {
 		req.Spec.Secrets[i].Placeholder = placeholder(s.Seed, secret.Name)
 		req.Secrets[secret.Name] = secrets.Source{From: f.secrets[i].From, Host: f.secrets[i].Host(), Lent: f.lent || f.secrets[i].From.Kind == secrets.Client}
