@@ -125,7 +125,7 @@ var forbidden = []struct {
 	{"agentbox/vmm/guest/protocol", "agentbox/...", nil, "host and guest both import it, and the guest agent must stay small"},
 	{"agentbox/vmm/nbd", "agentbox/...", []string{"agentbox/vmm"}, "an NBD server only needs to read an image"},
 	{"agentbox/vmm/fusefile", "agentbox/...", []string{"agentbox/vmm"}, "a FUSE server only needs to read an image"},
-	{"agentbox/vmm/partial", "agentbox/...", []string{"agentbox/agentbox"}, "a partial image is read in one way, whatever completes it"},
+	{"agentbox/vmm/lazyimage", "agentbox/...", []string{"agentbox/agentbox"}, "a partial image is read in one way, whatever completes it"},
 	{"agentbox/vmm/confine", "agentbox/...", []string{"agentbox/vmm/confine"}, "code that drops privileges must be auditable on its own"},
 	{"agentbox/vmm/...", "agentbox/mesh/...", nil, "leaves never import each other"},
 	{"agentbox/vmm/...", "agentbox/cachestore/...", nil, "leaves never import each other"},

@@ -9,7 +9,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/host/keyed"
 	"agentbox/vmm/image"
-	"agentbox/vmm/partial"
+	"agentbox/vmm/lazyimage"
 )
 
 // completions are the images that are being completed, with one LazyImage each, until the daemon
@@ -133,7 +133,7 @@ func (c *completion) run() {
 // machines may be off for days.
 func (c *completion) persist(ctx context.Context, what string, do func() error) {
 	logged := false
-	_ = partial.Retry(ctx, maxRetryDelay, do, func(err error) bool { // the remaining error is the end of ctx
+	_ = lazyimage.Retry(ctx, maxRetryDelay, do, func(err error) bool { // the remaining error is the end of ctx
 		if !logged {
 			c.images.Log.Warn("a lazily fetched image: cannot "+what, "image", c.img.Digest.Short(), "from", c.img.Lazy.From, "error", err)
 		}
@@ -215,7 +215,7 @@ func (c *completions) need(ctx context.Context, box agentbox.BoxID, img image.Im
 	defer f.touch()
 	slow := time.AfterFunc(waitingAfter, func() { c.setWaiting(box, img, "it has not answered yet") })
 	defer c.clearWaiting(box, slow)
-	err = partial.Retry(ctx, maxRetryDelay, func() error { return f.Need(ctx, block) }, func(err error) bool {
+	err = lazyimage.Retry(ctx, maxRetryDelay, func() error { return f.Need(ctx, block) }, func(err error) bool {
 		if agentbox.CodeOf(err) == agentbox.Invalid {
 			return false
 		}

@@ -12,7 +12,7 @@ import (
 	"agentbox/agentbox/api"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
-	"agentbox/vmm/partial"
+	"agentbox/vmm/lazyimage"
 )
 
 // ChunkStore keeps images and gets them from elsewhere, whole or block by block. Its methods may be
@@ -240,13 +240,13 @@ func (i *Images) Need(ctx context.Context, req api.ImageNeed, progress agentbox.
 }
 
 // Partial is what a supervisor needs to read an incomplete image.
-func (i *Images) Partial(ctx context.Context, img image.Image) (partial.Image, error) {
+func (i *Images) Partial(ctx context.Context, img image.Image) (lazyimage.Image, error) {
 	f, err := i.completions.open(ctx, img)
 	if err != nil {
-		return partial.Image{}, err
+		return lazyimage.Image{}, err
 	}
 	defer f.release()
-	return partial.Image{Path: f.Path(), Size: img.Size, Block: f.BlockSize()}, nil
+	return lazyimage.Image{Path: f.Path(), Size: img.Size, Block: f.BlockSize()}, nil
 }
 
 // ReadLazily lets a machine of this process read an incomplete image. It is for the machine that a
@@ -256,7 +256,7 @@ func (i *Images) ReadLazily(ctx context.Context, spec *vmm.Spec, img image.Image
 	if err != nil {
 		return nil, err
 	}
-	f, err := partial.Open(about, func(ctx context.Context, block int) (agentbox.Blocks, error) {
+	f, err := lazyimage.Open(about, func(ctx context.Context, block int) (agentbox.Blocks, error) {
 		return i.completions.need(ctx, agentbox.BoxID{}, img, block)
 	})
 	if err != nil {

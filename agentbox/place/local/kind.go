@@ -14,7 +14,7 @@ import (
 	"agentbox/agentbox/workspace"
 	"agentbox/vmm"
 	"agentbox/vmm/image"
-	"agentbox/vmm/partial"
+	"agentbox/vmm/lazyimage"
 )
 
 // Local makes the kinds of one home.
@@ -37,7 +37,7 @@ type Local struct {
 type Images interface {
 	// Lazy returns nil for an image that is complete.
 	Lazy(ctx context.Context, kind agentbox.Isolation, file string, progress agentbox.Progress) (*image.Image, error)
-	Partial(ctx context.Context, img image.Image) (partial.Image, error)
+	Partial(ctx context.Context, img image.Image) (lazyimage.Image, error)
 }
 
 // kind implements place.Kind and place.Keeper.

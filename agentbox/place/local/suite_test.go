@@ -23,7 +23,7 @@ import (
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/image"
 	"agentbox/vmm/image/rootfs"
-	"agentbox/vmm/partial"
+	"agentbox/vmm/lazyimage"
 )
 
 // wholeImages are all here.
@@ -33,8 +33,8 @@ func (wholeImages) Lazy(context.Context, agentbox.Isolation, string, agentbox.Pr
 	return nil, nil
 }
 
-func (wholeImages) Partial(context.Context, image.Image) (partial.Image, error) {
-	return partial.Image{}, errors.New("all is here")
+func (wholeImages) Partial(context.Context, image.Image) (lazyimage.Image, error) {
+	return lazyimage.Image{}, errors.New("all is here")
 }
 
 // The places of this machine pass the suite of all places, through real supervisors.

@@ -14,7 +14,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/home"
 	"agentbox/vmm"
-	"agentbox/vmm/partial"
+	"agentbox/vmm/lazyimage"
 )
 
 // Config is what the daemon tells a new supervisor on its standard input. Reader and writer are
@@ -46,7 +46,7 @@ type Config struct {
 // LazyImage is an image that the daemon completes while the machine reads it. It replaces
 // Spec.Image where that is not completely on this host.
 type LazyImage struct {
-	partial.Image
+	lazyimage.Image
 	Digest agentbox.Digest `json:"digest"`
 }
 

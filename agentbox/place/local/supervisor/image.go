@@ -7,7 +7,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
 	"agentbox/agentbox/home"
-	"agentbox/vmm/partial"
+	"agentbox/vmm/lazyimage"
 )
 
 // openImage opens an image that is not completely on this host. The daemon is asked for missing
@@ -18,7 +18,7 @@ func (s *Supervisor) openImage() error {
 		return nil
 	}
 	client := api.NewClient(home.Home{Dir: s.cfg.Home}.Socket())
-	f, err := partial.Open(s.cfg.Image.Image, func(ctx context.Context, block int) (agentbox.Blocks, error) {
+	f, err := lazyimage.Open(s.cfg.Image.Image, func(ctx context.Context, block int) (agentbox.Blocks, error) {
 		return s.needBlock(ctx, client, block)
 	})
 	if err != nil {
@@ -37,7 +37,7 @@ const maxRetryDelay = 2 * time.Second
 // other than that no daemon answers.
 func (s *Supervisor) needBlock(ctx context.Context, client *api.Client, block int) (have agentbox.Blocks, err error) {
 	req, logged := api.ImageNeed{Box: s.cfg.Box, Image: s.cfg.Image.Digest, Block: block}, false
-	err = partial.Retry(ctx, maxRetryDelay, func() (err error) {
+	err = lazyimage.Retry(ctx, maxRetryDelay, func() (err error) {
 		have, err = api.Call(ctx, client, api.NeedImage, req, nil)
 		return err
 	}, func(err error) bool {

@@ -20,8 +20,8 @@ import (
 	"agentbox/agentbox/place/local/drivers"
 	"agentbox/policy/gateway"
 	"agentbox/vmm"
+	"agentbox/vmm/lazyimage"
 	"agentbox/vmm/netstack"
-	"agentbox/vmm/partial"
 )
 
 // Supervisor is one box's process. The fields that start sets (machine, link, network, ports, gate,
@@ -34,7 +34,7 @@ type Supervisor struct {
 	log        *slog.Logger
 	driver     vmm.Driver
 	machine    vmm.Machine
-	image      *partial.File // nil when the machine's image is a plain file
+	image      *lazyimage.File // nil when the machine's image is a plain file
 	link       *link
 	network    *netstack.Stack // nil for a machine without a card
 	ports      *ports

@@ -1,4 +1,4 @@
-package partial_test
+package lazyimage_test
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/vmm"
-	"agentbox/vmm/partial"
+	"agentbox/vmm/lazyimage"
 )
 
-var _ vmm.Blocks = (*partial.File)(nil)
+var _ vmm.Blocks = (*lazyimage.File)(nil)
 
 const block = 64
 
@@ -43,7 +43,7 @@ func (g *growing) need(ctx context.Context, i int) (agentbox.Blocks, error) {
 	return agentbox.Blocks{Path: g.path, Have: bytes.Clone(g.have)}, err
 }
 
-func grow(t *testing.T, blocks int) (*growing, *partial.File) {
+func grow(t *testing.T, blocks int) (*growing, *lazyimage.File) {
 	t.Helper()
 	g := &growing{path: filepath.Join(t.TempDir(), "image"), have: make([]byte, blocks/8+1)}
 	for i := range blocks*block + 7 {
@@ -52,7 +52,7 @@ func grow(t *testing.T, blocks int) (*growing, *partial.File) {
 	if err := os.WriteFile(g.path, make([]byte, len(g.bytes)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := partial.Open(partial.Image{Path: g.path, Size: int64(len(g.bytes)), Block: block}, g.need)
+	f, err := lazyimage.Open(lazyimage.Image{Path: g.path, Size: int64(len(g.bytes)), Block: block}, g.need)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestHolesAreNotShown(t *testing.T) {
 	}
 	gone := errors.New("gone")
 	answer, failure := []byte{0}, error(nil)
-	f, err := partial.Open(partial.Image{Path: path, Size: 10 * block, Block: block}, func(context.Context, int) (agentbox.Blocks, error) {
+	f, err := lazyimage.Open(lazyimage.Image{Path: path, Size: 10 * block, Block: block}, func(context.Context, int) (agentbox.Blocks, error) {
 		return agentbox.Blocks{Path: path, Have: answer}, failure
 	})
 	if err != nil {
@@ -167,8 +167,8 @@ func FuzzAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, have []byte, off int64, n int) {
-		about := partial.Image{Path: path, Size: int64(len(image)), Block: block}
-		file, err := partial.Open(about, func(context.Context, int) (agentbox.Blocks, error) {
+		about := lazyimage.Image{Path: path, Size: int64(len(image)), Block: block}
+		file, err := lazyimage.Open(about, func(context.Context, int) (agentbox.Blocks, error) {
 			return agentbox.Blocks{Path: path, Have: have}, nil
 		})
 		if err != nil {

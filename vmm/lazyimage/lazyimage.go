@@ -1,4 +1,4 @@
-// Package partial reads the file of an image while another process completes it. It asks for blocks
+// Package lazyimage reads the file of an image while another process completes it. It asks for blocks
 // that are missing and remembers which ones are there. It neither fetches blocks nor checks them.
 //
 // The daemon completes images: host/images asks other members and remotes for blocks, checks each
@@ -10,7 +10,7 @@
 //
 // Invariants: a byte is read only after somebody said that its block is in this very file. A block
 // that is there stays there, so answers can be merged in any order.
-package partial
+package lazyimage
 
 import (
 	"context"
@@ -34,27 +34,6 @@ type Image struct {
 // The answer has the path of the file with the block, and all blocks that this file is known to
 // have, as bits, the lowest of each byte first.
 type Need func(ctx context.Context, block int) (agentbox.Blocks, error)
-
-// firstRetry is the time between the first two tries. It doubles with each try.
-const firstRetry = 100 * time.Millisecond
-
-// Retry calls do until it succeeds, ctx ends, or failed, which gets the error, returns false.
-// longest is the longest time between two tries, at least firstRetry. Retry returns nil, the error
-// of do when failed gave up, or that of ctx. It never gives up after a time: a guest whose disk
-// fails does not recover, and one whose disk is slow does.
-func Retry(ctx context.Context, longest time.Duration, do func() error, failed func(error) (again bool)) error {
-	for wait := firstRetry; ; wait = min(2*wait, longest) {
-		err := do()
-		if err == nil || ctx.Err() != nil || !failed(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
-	}
-}
 
 // File implements vmm.Blocks. Its methods may be called from any goroutine. Close must be the last.
 type File struct {
