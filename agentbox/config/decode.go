@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 
 	"agentbox/agentbox"
@@ -25,9 +24,6 @@ type decoder struct {
 	warnings int // how many there were; the first maxWarnings of them are in cfg
 }
 
-// maxWarnings bounds Config.Warnings: a file of 1 MiB could hide all else that a command prints.
-const maxWarnings = 20
-
 func newDecoder(src source) *decoder {
 	d := &decoder{Reader: yamlfile.Reader{Name: src.name}, source: src, cfg: defaults()}
 	d.cfg.Root, d.cfg.Source = src.root, src.name
@@ -39,9 +35,7 @@ func (d *decoder) result() (*Config, error) {
 	if err := d.Err("see docs/configuration.md for every key"); err != nil {
 		return nil, err
 	}
-	if more := d.warnings - maxWarnings; more > 0 {
-		d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s: and %s", d.name, agentbox.Plural(more, "more warning")))
-	}
+	d.sumWarnings()
 	return d.cfg, nil
 }
 
@@ -86,13 +80,4 @@ func (d *decoder) section(n *yaml.Node, keys []key) {
 	d.record(n, keys, func(k *yaml.Node) {
 		d.Fail(k, "unknown key `%s`%s", agentbox.Clip(k.Value), yamlfile.Suggest(k.Value, keyNames(keys)))
 	})
-}
-
-// warn adds to Config.Warnings something that a file asks for and boxes lack. It is for files
-// written for other tools; in an agentbox.yaml the same is an error.
-func (d *decoder) warn(n *yaml.Node, format string, args ...any) {
-	if d.warnings++; d.warnings > maxWarnings {
-		return
-	}
-	d.cfg.Warnings = append(d.cfg.Warnings, fmt.Sprintf("%s:%d: %s", d.name, n.Line, agentbox.Printable(fmt.Sprintf(format, args...))))
 }
