@@ -83,7 +83,7 @@ agent: ## the guest agent that is embedded in the binary
 
 # gVisor and its launcher, embedded too. Making them takes minutes the first time, so only when their source
 # has changed.
-$(GVISOR): $(wildcard tools/runsc/* tools/runsc/filters/* tools/runsc/patches/*) $(wildcard vmm/guest/netconfig/*.go vmm/guest/protocol/*.go) $(wildcard vmm/gvisor/launch/*.go vmm/gvisor/plan/*.go vmm/unmap/*.go vmm/gvisor/runsc/*.sh agentbox/packed/*.go agentbox/packed/pack/*.go)
+$(GVISOR): $(wildcard tools/runsc/* tools/runsc/filters/* tools/runsc/patches/*) $(wildcard vmm/guest/netconfig/*.go vmm/guest/protocol/*.go) $(wildcard vmm/gvisor/launch/*.go vmm/gvisor/plan/*.go vmm/nsinit/*.go vmm/unmap/*.go vmm/gvisor/runsc/*.sh agentbox/packed/*.go agentbox/packed/pack/*.go)
 	$(GO) generate ./vmm/gvisor/runsc
 	@touch $@
 

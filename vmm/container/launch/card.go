@@ -12,6 +12,7 @@ import (
 	"agentbox/vmm/container/plan"
 	"agentbox/vmm/guest/netconfig"
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/nsinit"
 )
 
 // openTun opens what network cards are made with, as the caller, since root of the namespace may not.
@@ -24,8 +25,8 @@ func (l *launcher) openTun() (err error) {
 // gets the other end: what the box sends goes there and nowhere else. Each frame has a virtio-net
 // header, so that a long TCP segment is one frame.
 func (l *launcher) makeCard() error {
-	disableIPv6("lo", "0")      // whatever the host's is
-	disableIPv6("default", "1") // of interfaces made from now on: the cable carries none
+	nsinit.DisableIPv6("lo", "0")      // whatever the host's is
+	nsinit.DisableIPv6("default", "1") // of interfaces made from now on: the cable carries none
 	if err := netconfig.LinkUp("lo"); err != nil {
 		return err
 	}
@@ -45,11 +46,6 @@ func (l *launcher) makeCard() error {
 		return err
 	}
 	return netconfig.Up(protocol.NetworkInterface, plan.MTU)
-}
-
-// disableIPv6 changes a setting of an interface. Without IPv6 in the kernel it does not exist.
-func disableIPv6(name, value string) {
-	os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte(value), 0)
 }
 
 func setAddress(name, mac string) error {

@@ -24,6 +24,7 @@ import (
 
 	"agentbox/vmm/container/plan"
 	"agentbox/vmm/hostdir/give"
+	"agentbox/vmm/nsinit"
 )
 
 // Main carries out one plan. It does not return: it becomes the agent, or ends. It must be called on
@@ -33,7 +34,7 @@ func Main() {
 	unix.CloseOnExec(plan.FDControl)
 	unix.CloseOnExec(plan.FDStream)
 	l := &launcher{control: os.NewFile(plan.FDControl, "control")}
-	err := dieWithParent()
+	err := nsinit.DieWithParent()
 	if err == nil {
 		err = l.receive()
 	}
@@ -46,12 +47,6 @@ func Main() {
 	}
 	l.say(plan.Event{Started: true})
 	os.Exit(0)
-}
-
-// dieWithParent has the kernel kill this process, and so all of the container, with the supervisor's
-// thread that forked it. Every change of ids resets that.
-func dieWithParent() error {
-	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 }
 
 type launcher struct {
@@ -109,11 +104,11 @@ func (l *launcher) carryOut() error {
 	p := l.plan
 	switch {
 	case p.Adopt != "":
-		return errors.Join(becomeRoot(), give.Tree(p.Adopt, p.User))
+		return errors.Join(nsinit.BecomeRoot(), give.Tree(p.Adopt, p.User))
 	case p.Unpack != "":
-		return errors.Join(becomeRoot(), unpack(p.Unpack, os.NewFile(plan.FDTar, "tar")))
+		return errors.Join(nsinit.BecomeRoot(), unpack(p.Unpack, os.NewFile(plan.FDTar, "tar")))
 	case p.Remove != "":
-		return errors.Join(becomeRoot(), os.RemoveAll(p.Remove))
+		return errors.Join(nsinit.BecomeRoot(), os.RemoveAll(p.Remove))
 	}
 	for _, s := range []struct {
 		what string
@@ -122,13 +117,13 @@ func (l *launcher) carryOut() error {
 		{"open what the container has of this host", l.openTrees},
 		{"open devices", l.openDevices},
 		{"open what makes network cards", l.openTun},
-		{"become root of the user namespace", becomeRoot},
+		{"become root of the user namespace", nsinit.BecomeRoot},
 		{"leave the user's keyring", leaveKeyring},
 		{"make the network card", l.makeCard},
 		{"hide the host's control groups", newGroups},
 		{"start the clocks", newClocks},
 		{"put the root together", l.makeRoot},
-		{"choose CPUs", l.chooseCPUs},
+		{"choose CPUs", func() error { return nsinit.ChooseCPUs(l.plan.CPUs) }},
 		{"set limits", setLimits},
 		{"drop capabilities", dropCapabilities},
 		{"filter system calls", l.filterCalls},
@@ -140,20 +135,6 @@ func (l *launcher) carryOut() error {
 		}
 	}
 	return nil
-}
-
-// becomeRoot changes to root of the user namespace, first the groups, which only root may change.
-func becomeRoot() error {
-	if err := syscall.Setgroups(nil); err != nil {
-		return os.NewSyscallError("setgroups", err)
-	}
-	if err := syscall.Setresgid(0, 0, 0); err != nil {
-		return os.NewSyscallError("setresgid", err)
-	}
-	if err := syscall.Setresuid(0, 0, 0); err != nil {
-		return os.NewSyscallError("setresuid", err)
-	}
-	return dieWithParent()
 }
 
 // startAgent becomes the guest agent. Its program has no name in the box, and is on an overlay

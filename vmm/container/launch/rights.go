@@ -5,13 +5,13 @@ package launch
 import (
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"agentbox/vmm/guest/protocol"
+	"agentbox/vmm/nsinit"
 )
 
 // leaveKeyring gives the container a session keyring of its own: keyrings belong to no namespace,
@@ -44,18 +44,6 @@ func newClocks() error {
 	return os.WriteFile("/proc/self/timens_offsets", fmt.Appendf(nil, "monotonic %d 0\nboottime %d 0\n", -mono.Sec, -up.Sec), 0)
 }
 
-// chooseCPUs binds this thread, and so all of the container, to the plan's CPUs.
-func (l *launcher) chooseCPUs() error {
-	if len(l.plan.CPUs) == 0 {
-		return nil
-	}
-	var set unix.CPUSet
-	for _, cpu := range l.plan.CPUs {
-		set.Set(cpu)
-	}
-	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &set))
-}
-
 // setLimits sets the limits that programs in every box begin with, as far as the caller's allow.
 func setLimits() error {
 	var have syscall.Rlimit
@@ -82,18 +70,10 @@ var kept = []uintptr{
 }
 
 func dropCapabilities() error {
-	for c := uintptr(0); ; c++ {
-		if slices.Contains(kept, c) {
-			continue
-		}
-		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err {
-		case nil:
-		case unix.EINVAL:
-			return noAmbient() // there are no more
-		default:
-			return os.NewSyscallError("prctl", err)
-		}
+	if err := nsinit.KeepCapabilities(kept); err != nil {
+		return err
 	}
+	return noAmbient()
 }
 
 // noAmbient drops the capabilities with which the launcher was started.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"agentbox/vmm/nsinit"
 )
 
 // staging is where the root is put together, out of sight of the host: any directory that every
@@ -213,7 +215,7 @@ func (l *launcher) fillRoot() error {
 
 // attach mounts a detached mount at a target that it makes, with more attributes.
 func attach(tree int, target string, dir bool, attributes uint64) error {
-	if err := makeTarget(target, dir); err != nil {
+	if err := nsinit.MakeTarget(target, dir); err != nil {
 		return err
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes}); err != nil {
@@ -223,19 +225,4 @@ func attach(tree int, target string, dir bool, attributes uint64) error {
 		return fmt.Errorf("mount %s: %w", target, err)
 	}
 	return unix.Close(tree)
-}
-
-// makeTarget makes what a mount needs to exist at target: a directory, or an empty file.
-func makeTarget(target string, dir bool) error {
-	if dir {
-		return os.MkdirAll(target, 0o755)
-	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }

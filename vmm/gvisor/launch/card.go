@@ -13,6 +13,7 @@ import (
 	"agentbox/vmm/guest/netconfig"
 	"agentbox/vmm/guest/protocol"
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/nsinit"
 )
 
 // cableEnd is the interface at our end of the cable. It stays in the machine's network namespace;
@@ -23,7 +24,7 @@ const cableEnd = "cable"
 // netconfig sets first, and one whose frames the supervisor reads and writes with a packet socket.
 // Unlike a TAP, that needs no device of the host.
 func (l *launcher) makeCard() (err error) {
-	disableIPv6("default", "1") // of interfaces made from now on: the cable carries none
+	nsinit.DisableIPv6("default", "1") // of interfaces made from now on: the cable carries none
 	if err := netconfig.Ask(pairMessage()); err != nil {
 		return fmt.Errorf("make a pair of interfaces: %w", err)
 	}
@@ -43,13 +44,8 @@ func (l *launcher) makeCard() (err error) {
 
 // bringUpLoopback gives the loopback interface 127.0.0.1 and ::1, which runsc takes over.
 func bringUpLoopback() error {
-	disableIPv6("lo", "0") // whatever the host's is
+	nsinit.DisableIPv6("lo", "0") // whatever the host's is
 	return netconfig.LinkUp("lo")
-}
-
-// disableIPv6 changes a setting of an interface. Without IPv6 in the kernel it does not exist.
-func disableIPv6(name, value string) {
-	os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte(value), 0)
 }
 
 // packetSocket opens a socket that reads and writes the frames of an interface. With

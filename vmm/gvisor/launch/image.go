@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/nsinit"
 )
 
 // The same as in package fusefile, whose library would make this program large.
@@ -41,7 +42,7 @@ func (l *launcher) mountImage(root string) error {
 	defer l.image.Close()
 	fd := int(l.image.Fd())
 	target := filepath.Join(root, l.plan.Image)
-	if err := makeTarget(target, false); err != nil {
+	if err := nsinit.MakeTarget(target, false); err != nil {
 		return err
 	}
 	data := "fd=" + strconv.Itoa(fd) + fuseData

@@ -20,13 +20,13 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/nsinit"
 	"agentbox/vmm/unmap"
 )
 
@@ -43,7 +43,7 @@ func main() {
 	debug.SetGCPercent(20) // it is idle nearly always, and there is one for each machine
 	control := os.NewFile(plan.FDControl, "control")
 	l := &launcher{events: json.NewEncoder(control)}
-	err := dieWithParent()
+	err := nsinit.DieWithParent()
 	if err == nil {
 		err = json.NewDecoder(control).Decode(&l.plan)
 	}
@@ -67,12 +67,6 @@ func main() {
 
 // restAfter is how long a start takes at most, nearly always. Then the launcher only waits.
 const restAfter = time.Second
-
-// dieWithParent has the kernel kill the launcher with the supervisor's thread that forked it. Every
-// change of ids resets that.
-func dieWithParent() error {
-	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
-}
 
 // endWith ends the machine when the supervisor closes its end of the control socket. Nothing is
 // sent on it after the plan.
@@ -103,7 +97,7 @@ func (l *launcher) start() error {
 		do   func() error
 	}{
 		{"open what serves the image", l.openImage}, // as the caller, since root of the namespace may not
-		{"become root of the user namespace", becomeRoot},
+		{"become root of the user namespace", nsinit.BecomeRoot},
 		{"put the root together", l.makeRoot},
 		{"bring up the loopback interface", bringUpLoopback},
 		{"make the network card", func() error {
@@ -113,8 +107,8 @@ func (l *launcher) start() error {
 			}
 			return nil
 		}},
-		{"choose CPUs", l.chooseCPUs},
-		{"drop capabilities", dropCapabilities},
+		{"choose CPUs", func() error { return nsinit.ChooseCPUs(l.plan.CPUs) }},
+		{"drop capabilities", func() error { return nsinit.KeepCapabilities(kept) }},
 		{"start the sandbox", l.startSandbox},
 		{"connect to the sandbox", l.connect},
 	}
@@ -126,53 +120,10 @@ func (l *launcher) start() error {
 	return nil
 }
 
-// becomeRoot changes to root of the user namespace, first the groups, which only root may change.
-func becomeRoot() error {
-	if err := syscall.Setgroups(nil); err != nil {
-		return os.NewSyscallError("setgroups", err)
-	}
-	if err := syscall.Setresgid(0, 0, 0); err != nil {
-		return os.NewSyscallError("setresgid", err)
-	}
-	if err := syscall.Setresuid(0, 0, 0); err != nil {
-		return os.NewSyscallError("setresuid", err)
-	}
-	return dieWithParent()
-}
-
-// kept are the capabilities that runsc may need to start a sandbox. All are of the user namespace.
+// kept are the capabilities that runsc may need to start a sandbox. All are of the user namespace. runsc
+// drops what it does not need once it runs, by stopping all its threads for each that is still to be had.
 var kept = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID,
 	unix.CAP_SETUID, unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT,
 	unix.CAP_SYS_PTRACE, unix.CAP_SYS_ADMIN, unix.CAP_SYS_RESOURCE, unix.CAP_MKNOD, unix.CAP_AUDIT_WRITE, unix.CAP_SETFCAP,
-}
-
-// dropCapabilities takes the others from all that this thread starts. runsc drops what it does not
-// need once it runs, by stopping all its threads for each capability that is still to be had.
-func dropCapabilities() error {
-	for c := uintptr(0); ; c++ {
-		if slices.Contains(kept, c) {
-			continue
-		}
-		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err {
-		case nil:
-		case unix.EINVAL:
-			return nil // there are no more
-		default:
-			return os.NewSyscallError("prctl", err)
-		}
-	}
-}
-
-// chooseCPUs binds this thread, and so everything that it forks, to the plan's CPUs. gVisor shows
-// the guest all CPUs on which it may run.
-func (l *launcher) chooseCPUs() error {
-	if len(l.plan.CPUs) == 0 {
-		return nil
-	}
-	var set unix.CPUSet
-	for _, cpu := range l.plan.CPUs {
-		set.Set(cpu)
-	}
-	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &set))
 }

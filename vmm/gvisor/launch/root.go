@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentbox/vmm/gvisor/plan"
+	"agentbox/vmm/nsinit"
 )
 
 // makeRoot mounts the machine's own root and makes it the root of this mount namespace, so that no
@@ -66,7 +67,7 @@ func pivot(root string) error {
 // the plan says otherwise. Mounts below it are left out.
 func bind(root string, b plan.Bind) error {
 	target := filepath.Join(root, b.Target)
-	if err := makeTarget(target, b.Dir); err != nil {
+	if err := nsinit.MakeTarget(target, b.Dir); err != nil {
 		return err
 	}
 	if err := syscall.Mount(b.Source, target, "", syscall.MS_BIND, ""); err != nil {
@@ -101,19 +102,4 @@ func remount(target string, b plan.Bind) error {
 		flags |= unix.MS_RDONLY
 	}
 	return syscall.Mount("", target, "", flags, "")
-}
-
-// makeTarget makes what a bind mount needs to exist at target: a directory, or an empty file.
-func makeTarget(target string, dir bool) error {
-	if dir {
-		return os.MkdirAll(target, 0o755)
-	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }
