@@ -19,7 +19,6 @@ import (
 type Project struct {
 	repo     workspace.Repo
 	Commands []toolchain.Command // in the order in which they are run; never empty
-	Source   string              // where they are from, for people
 	env      []string            // of commands on the machine: what the configuration sets in boxes
 	phases   []Phase             // of the last box that was entered
 	peers    []peerPlace         // in which the commands run, too
@@ -38,7 +37,7 @@ func (r *Run) OpenProject(ctx context.Context, dir string) (*Project, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Project{repo: repo, Commands: cfg.Bench, Source: cfg.Source}
+	p := &Project{repo: repo, Commands: cfg.Bench}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Env)) {
 		if name != "PATH" && name != "HOME" { // those of a box name its own places
 			p.env = append(p.env, name+"="+cfg.Env[name])
@@ -48,7 +47,6 @@ func (r *Run) OpenProject(ctx context.Context, dir string) (*Project, error) {
 		if p.Commands, err = detectCommands(repo.Root); err != nil {
 			return nil, err
 		}
-		p.Source = "detected"
 	}
 	report, err := policyOf(ctx, Program{Path: r.Binary}, repo.Root)
 	if err != nil {

@@ -210,7 +210,7 @@ func (m *Manager) makePolicyParts(cfg Config) {
 	})
 	m.Recipes = recipes.Recipes{Consent: m.consent, Images: m.Images}
 	m.Capacity = capacity.Capacity{Allocated: m.boxes.allocated, Measure: resources.Measure, Log: cfg.Log}
-	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Results: cfg.Results, Team: cfg.Team, Log: cfg.Log, Registries: m.Policies, HasImage: image.Exists})
+	m.setup = setup.New(setup.Config{Home: cfg.Home, Images: m.Images, Results: cfg.Results, Team: cfg.Team, Registries: m.Policies, HasImage: image.Exists})
 }
 
 // makeBoxParts makes the parts that create boxes and through which boxes are used. All of them

@@ -70,7 +70,7 @@ func hintOf(step string, rec record) string {
 func (m *Manager) setupOf(rec record, cfg *config.Config) setup.Request {
 	clean := cleanBoxes{m.maker, rec}
 	return setup.Request{
-		Config: cfg, Agent: rec.Overrides.Tools, Project: rec.Box.Project, Directory: rec.root(m.home), Branch: rec.Box.Branch, Detached: rec.Detached, User: rec.User, Suite: rec.Suite,
+		Config: cfg, Agent: rec.Overrides.Tools, Project: rec.Box.Project, Directory: rec.root(m.home), Branch: rec.Box.Branch, Detached: rec.Detached, User: rec.User,
 		Clean: clean.withFiles, Empty: clean.empty,
 	}
 }

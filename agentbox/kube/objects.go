@@ -47,13 +47,12 @@ const (
 
 // asked is what objects are made for.
 type asked struct {
-	Task       agentbox.Task
-	Attempt    agentbox.Attempt
-	Need       resources.Share // 0: as the template or the cluster has it
-	Image      string          // reference by digest
-	Work       worker.Work
-	HostUsers  bool // the cluster has no user namespaces
-	PrivateIPs []string
+	Task      agentbox.Task
+	Attempt   agentbox.Attempt
+	Need      resources.Share // 0: as the template or the cluster has it
+	Image     string          // reference by digest
+	Work      worker.Work
+	HostUsers bool // the cluster has no user namespaces
 }
 
 func jobName(t agentbox.Task, a agentbox.Attempt) string {

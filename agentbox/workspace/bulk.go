@@ -17,10 +17,9 @@ type Bulk struct {
 
 // File is a file that is about to be copied.
 type File struct {
-	Path   string      // in the copy, slash-separated
-	Source string      // absolute
-	Info   fs.FileInfo // of Source, when it was listed
-	From   string      // set by Options.Bulk: a regular file like it, to which the copy becomes a hard link
+	Path string      // in the copy, slash-separated
+	Info fs.FileInfo // of its source, when it was listed
+	From string      // set by Options.Bulk: a regular file like it, to which the copy becomes a hard link
 	// Object: git writes it once. The copy may be a hard link to it, and so may others be: its time of
 	// change says nothing.
 	Object bool
@@ -91,7 +90,7 @@ func (s *stager) describeBulk() (bulk Bulk, err error) {
 		return filepath.ToSlash(name)
 	}
 	for _, j := range s.bulk {
-		bulk.Files = append(bulk.Files, File{Path: rel(j.dst), Source: j.src, Info: j.info, Object: j.link})
+		bulk.Files = append(bulk.Files, File{Path: rel(j.dst), Info: j.info, Object: j.link})
 	}
 	for _, d := range s.dirs {
 		bulk.Dirs = append(bulk.Dirs, Dir{Path: rel(d.path), Mode: d.mode.Perm() | 0o700})

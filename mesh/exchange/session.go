@@ -58,7 +58,6 @@ type session struct {
 
 // outgoing is a piece being sent. From then on only the session's writer touches b.
 type outgoing struct {
-	s  *session
 	id uint32
 	// head is the frame that starts it, nil once it was sent.
 	head  []byte
@@ -275,7 +274,7 @@ func (s *session) sendManifest() error {
 	s.sentManifest = true
 	encoded := b.m.Encode()
 	head := pieceHead{ID: manifestNumber, Number: manifestNumber, Encoding: blob.Plain, Size: uint32(len(encoded)), Stored: uint32(len(encoded))}
-	s.out = append(s.out, &outgoing{s: s, id: manifestNumber, head: head.encode(), b: encoded, moved: time.Now()})
+	s.out = append(s.out, &outgoing{id: manifestNumber, head: head.encode(), b: encoded, moved: time.Now()})
 	s.wake.Notify()
 	return nil
 }

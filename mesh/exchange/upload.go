@@ -87,7 +87,7 @@ func (n *Node) load(a schedule.Answer[*session], d agentbox.Digest, size int) {
 		return
 	}
 	head := pieceHead{ID: a.ID, Number: uint32(a.Piece), Encoding: encoding, Size: uint32(size), Stored: uint32(len(b))}
-	o := &outgoing{s: s, id: a.ID, head: head.encode(), b: b, whole: buf, moved: time.Now()}
+	o := &outgoing{id: a.ID, head: head.encode(), b: b, whole: buf, moved: time.Now()}
 	s.out = append(s.out, o)
 	n.sending[o] = true
 	s.wake.Notify()

@@ -48,7 +48,6 @@ func privatePage(entry uint64) bool {
 type processMemory struct {
 	pid  int
 	maps []mapping
-	size int64
 }
 
 // openProcessMemory finds the guest's memory in the VMM. All size bytes must be mapped, in order
@@ -74,7 +73,7 @@ func openProcessMemory(pid int, size int64) (*processMemory, error) {
 	if next != size {
 		return nil, fmt.Errorf("process %d maps %d bytes of guest memory, not %d", pid, next, size)
 	}
-	return &processMemory{pid, maps, size}, nil
+	return &processMemory{pid, maps}, nil
 }
 
 // changed lists the pages that were written to since the private mapping was made, by ascending

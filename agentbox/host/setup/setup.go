@@ -17,7 +17,6 @@ package setup
 import (
 	"context"
 	"io"
-	"log/slog"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/caches"
@@ -35,7 +34,6 @@ type Config struct {
 	Images  Images
 	Results Results // setup results by key; nil: every box runs setup itself
 	Team    Team    // nil: this machine is in no team
-	Log     *slog.Logger
 	// HasImage asks a registry whether it has an image; nil: nobody is asked.
 	HasImage func(ctx context.Context, source string) (bool, error)
 	// Registries says where this machine gets packages from.
@@ -105,7 +103,6 @@ type Request struct {
 	Branch    string
 	Detached  bool   // Branch is a commit
 	User      string // of the box, as which setup runs
-	Suite     string // release of an apt: image, "" for any other
 	// Clean makes a clean box with the repository's files, Empty one without them.
 	Clean, Empty func(ctx context.Context, img image.Image, progress agentbox.Progress) (CleanBox, error)
 }

@@ -209,9 +209,6 @@ func awaitUnlocked(lock string) {
 	}
 }
 
-// Grace is how long user processes get to end and the workspace to be synced, where a user waits.
-const Grace = 5 * time.Second
-
 // stopTimeout is how long beyond the grace a supervisor may take to end before it is killed.
 const stopTimeout = 15 * time.Second
 

@@ -93,13 +93,6 @@ func New(cfg Config) (*Templates, error) {
 // emulated, and more than a minute if the host is busy, too.
 const bootTimeout = guest.BootTimeout + time.Minute
 
-// ForKind tells whether machines of a kind start from templates.
-func (t *Templates) ForKind(kind agentbox.Isolation) bool {
-	driver, err := t.Driver(kind)
-	_, ok := driver.(vmm.Templater)
-	return err == nil && ok
-}
-
 // Open returns the key of a machine, and its template: one that is here, else one from the team,
 // else a new one. A damaged template is made again. Without a template the machine is to boot: its
 // kind always does, or the template's maker is no longer trusted while a box still needs the
