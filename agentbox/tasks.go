@@ -97,14 +97,14 @@ type TaskSpec struct {
 	// Environ has NAME=VALUE pairs of the submitter's environment, only for variables that the
 	// configuration's includes name.
 	Environ []string `json:"environ,omitempty"`
-	// Held means that a client waits for the task, reads its output and sends it input. The task is
+	// Foreground: a client waits for the task, reads its output and sends it input. The task is
 	// cancelled if that client disconnects.
-	Held    bool       `json:"held,omitempty"`
-	Input   bool       `json:"input,omitempty"` // the command reads what that client sends
-	Term    string     `json:"term,omitempty"`  // of the client's terminal, as is its size
-	Columns int        `json:"columns,omitempty"`
-	Rows    int        `json:"rows,omitempty"`
-	Limits  TaskLimits `json:"limits"`
+	Foreground bool       `json:"held,omitempty"`
+	Input      bool       `json:"input,omitempty"` // the command reads what that client sends
+	Term       string     `json:"term,omitempty"`  // of the client's terminal, as is its size
+	Columns    int        `json:"columns,omitempty"`
+	Rows       int        `json:"rows,omitempty"`
+	Limits     TaskLimits `json:"limits"`
 
 	// Artifacts are globs of files to keep when the command ends; see package artifact.
 	Artifacts []string `json:"artifacts,omitempty"`
@@ -162,7 +162,7 @@ type SourceRef struct {
 // Unattended returns the same spec for a task that no client waits for. A retry is such a task: the
 // client that held the first attempt is gone.
 func (t TaskSpec) Unattended() TaskSpec {
-	t.Held, t.Input = false, false
+	t.Foreground, t.Input = false, false
 	return t
 }
 

@@ -36,7 +36,7 @@ var (
 	ListSchedules  = Endpoint[None, []Schedule]{"/v1/task/schedule/list"}
 	RemoveSchedule = Endpoint[ScheduleRef, Schedule]{"/v1/task/schedule/remove"}
 
-	// RunTask begins a held task and returns when its command runs.
+	// RunTask begins a foreground task and returns when its command runs.
 	RunTask = Endpoint[TaskSubmission, TaskStarted]{"/v1/task/run"}
 	// HoldTask returns when the task has ended and its box is gone. Closing the connection cancels
 	// the task, unless it was released. If the daemon stops, the error is Unavailable and the task
@@ -70,7 +70,7 @@ type TaskList struct {
 	Newest int       `json:"newest,omitempty"` // only so many, the newest; 0 is all
 }
 
-// TaskStarted is a held task whose command runs or has already ended. A client that attaches
+// TaskStarted is a foreground task whose command runs or has already ended. A client that attaches
 // receives all of its output.
 type TaskStarted struct {
 	Task agentbox.Task `json:"task"`

@@ -58,7 +58,7 @@ func (a *app) runTask(ctx context.Context, req api.UpRequest, r run, timeout tim
 	return w.result(err)
 }
 
-// runSubmission returns the task of a run: held, with the caller's terminal and environment.
+// runSubmission returns the task of a run: in the foreground, with the caller's terminal and environment.
 func (a *app) runSubmission(ctx context.Context, req api.UpRequest, r run, timeout time.Duration) (api.TaskSubmission, error) {
 	c, err := a.checkout(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *app) runSubmission(ctx context.Context, req api.UpRequest, r run, timeo
 	}
 	spec := agentbox.TaskSpec{
 		Directory: c.directory, Source: c.source, Dir: r.dir, User: r.user, Env: r.environ(), TTY: r.tty, Image: req.Image, Isolation: req.Isolation, CPUs: req.CPUs, Memory: req.Memory,
-		Cold: req.Cold, Held: true, Input: !r.noStdin, Limits: agentbox.TaskLimits{Wall: timeout},
+		Cold: req.Cold, Foreground: true, Input: !r.noStdin, Limits: agentbox.TaskLimits{Wall: timeout},
 	}
 	if r.tty {
 		spec.Term = os.Getenv("TERM")

@@ -19,7 +19,7 @@ import (
 //   - WordTake: the owner saves the box, and nobody there can wake it until the connection ends. It
 //     sends what it saved. If the connection ends now, the owner's box goes on.
 //   - The taker has all of it on disk and has verified it. Then it records that it asks (Asked), and
-//     says WordMine. The owner records that the box moved with this token (HandOver), and says so. From then on
+//     says WordMine. The owner records that the box moved with this token (HandOver). From then on
 //     it never runs what it saved. An owner that did not record that says no, for ever.
 //   - The taker records the answer, and only then lets the box run. WordRuns: the owner drops what it
 //     saved.

@@ -259,7 +259,7 @@ func (r *run) ensureJob(ctx context.Context) (*api.JobRefusal, error) {
 	if r.hasJob(ctx) {
 		return nil, nil
 	}
-	spec := agentbox.JobSpec{ID: r.Job, Expect: r.rec.Held}
+	spec := agentbox.JobSpec{ID: r.Job, Expect: r.rec.Foreground}
 	spec.Argv, spec.Dir, spec.Env, spec.User, spec.Input = r.rec.Command, r.rec.Dir, r.env(), r.rec.User, r.rec.Input
 	spec.TTY, spec.Term, spec.Columns, spec.Rows = r.rec.TTY, cmp.Or(r.rec.Term, "xterm-256color"), cmp.Or(r.rec.Columns, 120), cmp.Or(r.rec.Rows, 40)
 	started, err := r.q.Jobs.Start(ctx, api.JobStart{BoxRef: api.BoxRef{Box: r.BoxName, Directory: r.rec.Directory}, Spec: spec})
@@ -292,7 +292,7 @@ func (r *run) await(ctx context.Context) (agentbox.Result, error) {
 			return agentbox.Result{State: agentbox.TaskLost, Reason: "its box was removed"}, nil
 		case err == nil && (info.Job.State == agentbox.JobEnded || info.Job.State == agentbox.JobLost):
 			result := r.jobResult(ctx, info)
-			if r.rec.Held && info.Job.State == agentbox.JobEnded {
+			if r.rec.Foreground && info.Job.State == agentbox.JobEnded {
 				r.awaitEnd(ctx, asked) // its output is on its way to who holds it, or will be
 			}
 			return result, nil

@@ -5,7 +5,7 @@
 //
 // The daemon runs a Queue. Submit and Begin record a task; the queue begins it when there is room
 // and follows each attempt to its end (attempt.go): box, job, the work kept (work.go), the result,
-// the box removed. A held task (held.go) has a client that waits for it at a terminal; `run` is
+// the box removed. A foreground task (foreground.go) has a client that waits for it at a terminal; `run` is
 // one. Anybody can read all of it from files, by Store.
 //
 // What is known is in files, so that the next daemon goes on where the last one was killed. An

@@ -13,10 +13,10 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// A held task has a holder who waits for it, at the terminal where it was begun. It begins at once,
+// A foreground task has a holder who waits for it, at the terminal where it was begun. It begins at once,
 // and is cancelled when its holder goes, unless the holder released it.
 
-// holdGrace is how long a held task goes on without a holder: a holder whose daemon was replaced
+// holdGrace is how long a foreground task goes on without a holder: a holder whose daemon was replaced
 // comes back.
 const holdGrace = 30 * time.Second
 
@@ -139,13 +139,13 @@ func (w *watch) abandoned() bool {
 	return w.holders == 0 && time.Since(w.lastLeft) >= holdGrace
 }
 
-// Begin submits one held task and returns when its command runs, or with the reason why it never
+// Begin submits one foreground task and returns when its command runs, or with the reason why it never
 // will. If ctx ends before, the task is cancelled. s has one spec. environ is the holder's
 // environment as NAME=VALUE, for the includes of the box, and is never written to disk. progress
 // may be nil, and is not called after Begin has returned. Run must be running; it is not asked
 // whether there is room. The caller goes on with Hold, within holdGrace.
 func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progress agentbox.Progress) (agentbox.Task, error) {
-	s.Specs[0].Held = true
+	s.Specs[0].Foreground = true
 	id := agentbox.NewTaskID()
 	w := q.watch(id) // complete before the task is recorded: from then on the queue may begin it
 	w.environ = environ
@@ -170,7 +170,7 @@ func (q *Queue) Begin(ctx context.Context, s Submission, environ []string, progr
 	return q.Store.Read(id)
 }
 
-// Hold waits for the end of a held task; its box has then been removed, or stays. If ctx ends
+// Hold waits for the end of a foreground task; its box has then been removed, or stays. If ctx ends
 // before, the task is cancelled, unless it was released or has another holder. The error is ctx's
 // if that has ended, and Unavailable if the daemon stops: the task then goes on, and the holder may
 // come back to the next daemon.
@@ -204,15 +204,15 @@ func (q *Queue) dropWatch(id agentbox.TaskID) {
 	delete(q.watches, id)
 }
 
-// Release lets a held task go on without its holder, for good: from then on it is like any other
+// Release lets a foreground task go on without its holder, for good: from then on it is like any other
 // task.
 func (q *Queue) Release(id agentbox.TaskID) error {
 	return write(filepath.Join(q.Store.task(id), releaseFile), struct{}{})
 }
 
-// cancelAbandoned cancels a held task that nobody holds any more.
+// cancelAbandoned cancels a foreground task that nobody holds any more.
 func (q *Queue) cancelAbandoned(t *agentbox.Task) {
-	if !t.Held || q.Store.released(t.ID) || q.Store.cancelled(t.ID) || !q.watch(t.ID).abandoned() {
+	if !t.Foreground || q.Store.released(t.ID) || q.Store.cancelled(t.ID) || !q.watch(t.ID).abandoned() {
 		return
 	}
 	if err := q.Cancel(t.ID); err != nil {
@@ -244,7 +244,7 @@ func (q *Queue) readOver(ctx context.Context, id agentbox.TaskID) (t agentbox.Ta
 // so they hold while no daemon runs.
 func (r *run) upRequest() api.UpRequest {
 	limits := r.rec.Limits
-	if r.rec.Held && limits.Wall > 0 {
+	if r.rec.Foreground && limits.Wall > 0 {
 		limits.Wall += holdGrace // its holder is exact, and counts from the start of the command
 	}
 	environ := r.watch.environ

@@ -316,10 +316,10 @@ func (q *Queue) count(rec record, by int) {
 	}
 }
 
-// hasRoom tells whether a task may begin. A held task always may, as a person waits as for a box; and so
+// hasRoom tells whether a task may begin. A foreground task always may, as a person waits for it; and so
 // may a first one: the host refuses a box that is too large, with a reason. The caller holds mu.
 func (q *Queue) hasRoom(t *agentbox.Task, of bounds, free map[place]int) bool {
-	if t.Held {
+	if t.Foreground {
 		return true
 	}
 	if of.parallel > 0 && q.ofBatch(t.Batch) >= of.parallel {

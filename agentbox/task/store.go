@@ -257,7 +257,7 @@ func (s Store) cancelled(id agentbox.TaskID) bool { return s.has(id, cancelFile)
 
 func (s Store) cancelFile(id agentbox.TaskID) string { return filepath.Join(s.task(id), cancelFile) }
 
-// released tells whether a held task goes on without its holder.
+// released tells whether a foreground task goes on without its holder.
 func (s Store) released(id agentbox.TaskID) bool { return s.has(id, releaseFile) }
 
 // cancellation is why a task was cancelled.

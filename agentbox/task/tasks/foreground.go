@@ -11,11 +11,11 @@ import (
 	"agentbox/agentbox/config"
 )
 
-// handleHeld registers the calls about held tasks, for which a client waits. A client holds a task
+// handleForeground registers the calls about tasks for which a client waits. A client holds a task
 // by keeping a call open. If it hangs up, for whatever reason, and no other client holds the task a
 // moment later, the queue cancels the task.
-func (t Tasks) handleHeld(mux *http.ServeMux) {
-	api.Handle(mux, api.RunTask, t.startHeld)
+func (t Tasks) handleForeground(mux *http.ServeMux) {
+	api.Handle(mux, api.RunTask, t.startForeground)
 	api.Handle(mux, api.HoldTask, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
 		id, err := t.Find(ref)
 		if err != nil {
@@ -39,10 +39,10 @@ func (t Tasks) handleHeld(mux *http.ServeMux) {
 	})
 }
 
-// startHeld starts a held task and returns how to reach its box. It returns when the command is
+// startForeground starts a foreground task and returns how to reach its box. It returns when the command is
 // running or has finished. In the latter case the box may be gone, and the connection is empty. It
 // does not check for room, because the user is waiting for it.
-func (t Tasks) startHeld(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskStarted, error) {
+func (t Tasks) startForeground(ctx context.Context, req api.TaskSubmission, progress agentbox.Progress) (api.TaskStarted, error) {
 	if len(req.Commands) != 1 {
 		return api.TaskStarted{}, agentbox.Errorf(agentbox.Invalid, "%d commands: one is run", len(req.Commands))
 	}

@@ -91,7 +91,7 @@ func (t Tasks) Handle(mux *http.ServeMux) {
 	api.Handle(mux, api.TransferTasks, t.Transfer)
 	api.Handle(mux, api.RetryBatch, t.retryBatch)
 	api.HandleDownload(mux, api.TaskLog, t.log)
-	t.handleHeld(mux)
+	t.handleForeground(mux)
 	each := func(e api.Endpoint[api.TaskRef, agentbox.Task], do func(context.Context, agentbox.TaskID) (agentbox.Task, error)) {
 		api.Handle(mux, e, func(ctx context.Context, ref api.TaskRef, _ agentbox.Progress) (agentbox.Task, error) {
 			id, err := t.Find(ref)
