@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"al.essio.dev/pkg/shellescape"
 )
 
 // peer is another program that runs commands apart from the machine, with the machine's own tools:
@@ -64,8 +66,6 @@ type PeerCommand struct {
 	Version string `json:"version"`
 	Command string `json:"command"` // for a shell, in the directory of the working copy
 }
-
-func shellQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // findPeers makes places of the peers that work on this machine, and notes in the report what each
 // runs, or why it is missing.
@@ -158,14 +158,7 @@ func (p peerTarget) writeSettings() error {
 
 // described returns what the peer runs, as one would type it.
 func (p peerTarget) described(ctx context.Context) PeerCommand {
-	var words []string
-	for _, w := range p.peer.argv(p.peer.program, p.space, "COMMAND") {
-		if strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@+") != "" {
-			w = shellQuote(w)
-		}
-		words = append(words, w)
-	}
 	out, _ := exec.CommandContext(ctx, p.path, p.peer.version).Output() // unknown where it has none
 	version, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return PeerCommand{p.peer.name, version, strings.Join(words, " ")}
+	return PeerCommand{p.peer.name, version, shellescape.QuoteCommand(p.peer.argv(p.peer.program, p.space, "COMMAND"))}
 }

@@ -120,7 +120,7 @@ func (c *collector) selectEntry(h *tar.Header, globs []string) (name string, ok 
 	case !meant || h.Typeflag == tar.TypeDir:
 		return name, false
 	case !validName(name):
-		c.addLost("%q is left out: it is no name for a file here", clip(h.Name))
+		c.addLost("%q is left out: it is no name for a file here", agentbox.Clip(h.Name))
 	case h.Typeflag == tar.TypeLink:
 		c.addLost("%s is left out: it is a link to another file of the box", name)
 	case h.Typeflag != tar.TypeReg:
@@ -150,8 +150,6 @@ func validName(name string) bool {
 	return filepath.IsLocal(name) && name != "." && len(name) <= maxName && len(parts) <= maxParts && utf8.ValidString(name) &&
 		!slices.ContainsFunc(parts, func(p string) bool { return len(p) > maxPart }) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
-
-func clip(s string) string { return s[:min(len(s), 200)] }
 
 // writeFile writes one file below the directory. A file whose name is taken, or that another one
 // blocks, is no error: the first one stays.
