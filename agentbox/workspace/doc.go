@@ -16,7 +16,7 @@
 // A checkout is untrusted: it may have come from an archive or out of a box. Git therefore reads
 // its files through a git.View, whose configuration contains nothing from the repository that
 // could run a program (view.go). Links in a git directory are never followed. A git directory
-// outside of the checkout must point back to it (own.go), and objects may be borrowed from
+// outside of the checkout must point back to it (preflight.go), and objects may be borrowed from
 // elsewhere only if the user allows it (borrowKey). Credentials, hooks and host programs are not
 // copied (droppedSettings, redact). Callers bound the size of what a box reports, for example to
 // Unsaved; this package validates the contents.
