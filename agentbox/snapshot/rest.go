@@ -2,10 +2,10 @@ package snapshot
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/bounded"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
 )
@@ -37,21 +37,59 @@ type rest struct {
 // maxRest bounds each file of the rest, in bytes.
 const maxRest = 64 << 20
 
-// restFiles are the files that parseRest reads. Boxes of earlier builds did not write all of them.
+// restFiles are the files that parseRest reads. Boxes of earlier builds did not write the last two.
 var restFiles = []string{"staged", "unmerged", "flags", "modes", "times", "refs", "tags", "before"}
 
 // readRest reads the rest that a commit of the mirror has.
 func (m mirror) readRest(ctx context.Context, commit string) (rest, error) {
 	text := map[string]string{}
-	for _, name := range restFiles {
-		var out bytes.Buffer
-		w := &bounded.Head{W: &out, Remaining: maxRest}
-		if _, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "blob", commit + ":" + name}, Stdout: w}); err != nil && (name != "tags" && name != "before" || ctx.Err() != nil) {
-			return rest{}, mirrorError(err)
+	ask := strings.NewReader(commit + ":" + strings.Join(restFiles, "\n"+commit+":") + "\n")
+	err := background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		_, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "--batch"}, Stdin: ask, Stdout: w})
+		return mirrorError(err)
+	}, func(_ context.Context, r io.Reader) error {
+		in := bufio.NewReader(r)
+		for i, name := range restFiles {
+			blob, err := readBlob(in)
+			if errors.Is(err, fs.ErrNotExist) && i >= len(restFiles)-2 {
+				err = nil
+			}
+			if err != nil {
+				return err
+			}
+			text[name] = blob
 		}
-		text[name] = out.String()
+		return nil
+	})
+	if err != nil {
+		return rest{}, err
 	}
 	return parseRest(text)
+}
+
+// readBlob reads one answer of git cat-file --batch, up to maxRest bytes of it.
+func readBlob(in *bufio.Reader) (string, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(line, " missing\n") {
+		return "", mirrorError(fmt.Errorf("%.100q: %w", line, fs.ErrNotExist))
+	}
+	f := strings.Fields(line) // ID TYPE SIZE
+	if len(f) != 3 || f[1] != "blob" {
+		return "", mirrorError(fmt.Errorf("%.100q is no file", line))
+	}
+	size, err := strconv.ParseInt(f[2], 10, 64)
+	if err != nil {
+		return "", err
+	}
+	blob := make([]byte, min(size, maxRest))
+	if _, err := io.ReadFull(in, blob); err != nil {
+		return "", err
+	}
+	_, err = io.CopyN(io.Discard, in, size-int64(len(blob))+1)
+	return string(blob), err
 }
 
 // parseRest reads what captureRest wrote. The error is Corrupt.
