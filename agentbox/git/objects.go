@@ -94,6 +94,13 @@ func List(ctx context.Context, r Repository, commits, known []string, options ..
 	return out, err
 }
 
+// PackWork is PackLocal for another machine, for commits that have little beside the known one: deltas are
+// those that there are and, of other files, to the version before. To look for better ones, and to compress
+// more, takes longer than a network does.
+func PackWork(ctx context.Context, r Repository, w io.Writer, commits []string, present bool, known string) error {
+	return packAll(ctx, r, w, commits, present, []string{known}, "--window=1", "--compression=1")
+}
+
 // PackAll is PackLocal for another machine, as small as it gets.
 func PackAll(ctx context.Context, r Repository, w io.Writer, commits []string, present bool, known ...string) error {
 	return packAll(ctx, r, w, commits, present, known)

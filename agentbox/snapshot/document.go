@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,8 @@ type Document struct {
 	Missing []string             `json:"missing,omitempty"` // what could not be read, and why
 	Shallow []string             `json:"shallow,omitempty"` // where the history of the checkout ends
 	Partial bool                 `json:"partial,omitempty"` // the checkout had not all objects of its history
+
+	sent *os.File // as in Kept
 }
 
 const documentVersion = 1
@@ -60,7 +63,7 @@ func SnapshotOf(box agentbox.BoxID) string { return namespace + "latest/" + box.
 func NewDocument(ctx context.Context, kept Kept, project string) (Document, agentbox.Digest, error) {
 	d := Document{
 		Version: documentVersion, Project: project, Branch: kept.Branch, Base: kept.Base, Head: kept.Head, Whole: kept.Whole, Rest: kept.Rest,
-		Commits: kept.Commits, Files: kept.Files, Others: kept.Others(), Missing: kept.Missing, Partial: exists(filepath.Join(kept.Mirror, promised)),
+		Commits: kept.Commits, Files: kept.Files, Others: kept.Others(), Missing: kept.Missing, Partial: exists(filepath.Join(kept.Mirror, promised)), sent: kept.sent,
 	}
 	m := mirror{kept.Mirror}
 	// Without its base in the mirror, a snapshot has all of its history.
@@ -171,7 +174,11 @@ func (d Document) Drop(ctx context.Context, dir string, id agentbox.Digest) erro
 // WriteWork writes a pack of all that a snapshot has and its base has not. It builds on objects of
 // the base.
 func (d Document) WriteWork(ctx context.Context, dir string, w io.Writer) error {
-	return git.PackAll(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, d.tips(), d.Partial, d.Base)
+	if d.sent != nil && d.Base != "" && !d.Partial {
+		_, err := io.Copy(w, io.NewSectionReader(d.sent, 0, math.MaxInt64))
+		return err
+	}
+	return git.PackWork(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, d.tips(), d.Partial, d.Base)
 }
 
 // WriteHistory writes a pack of the base with its history, without that of commits which a mirror elsewhere

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -68,7 +69,8 @@ type Kept struct {
 	Unexported string
 	Mirror     string // where it was kept
 
-	exact bool // Head and Whole are set, and need not be found by Ref
+	exact bool     // Head and Whole are set, and need not be found by Ref
+	sent  *os.File // the pack that WriteWork would make; nil if it has to
 }
 
 // Keep saves the work done in a box under a ref in the project's mirror; see the package
@@ -327,8 +329,13 @@ func (k *keepRun) known(ctx context.Context, f facts) ([]string, error) {
 // accept takes the pack and verifies that the ids the box named are commits: the mirror's refs
 // and the counts depend on it.
 func (k *keepRun) accept(ctx context.Context, pack io.Reader, f facts) error {
-	tips := f.tips()
-	if err := k.mirror.receivePack(ctx, pack, k.req.Limit, k.partial(), tips); err != nil {
+	var err error
+	if k.req.All && f.trees[0].head == k.req.Base && len(f.own) == 0 && !k.partial() {
+		err = k.acceptWhole(ctx, pack, f.tips())
+	} else {
+		err = k.mirror.receivePack(ctx, pack, k.req.Limit, k.partial(), f.tips())
+	}
+	if err != nil {
 		return err
 	}
 	return k.checkCommits(ctx, f)

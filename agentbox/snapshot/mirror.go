@@ -170,7 +170,7 @@ func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, pa
 	return m.receive(ctx, pack, limit, partial, tips, func(string) {})
 }
 
-// receive is receivePack, and shows the directory of a pack that was accepted before it is in the mirror.
+// receive is receivePack, and shows the directory of the objects that were accepted before they are in the mirror.
 func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partial bool, tips []string, show func(dir string)) error {
 	// Inside the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
@@ -197,10 +197,10 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: list, Stdout: io.Discard, Args: args}); err != nil {
 		return packError(err, limit)
 	}
+	show(quarantine)
 	if loose {
 		return mirrorError(m.moveLoose(quarantine))
 	}
-	show(filepath.Join(quarantine, "pack"))
 	return m.movePacks(filepath.Join(quarantine, "pack"))
 }
 
@@ -244,10 +244,14 @@ func packError(err error, limit int64) error {
 		return err
 	}
 	if strings.Contains(failed.Stderr, "exceeds maximum allowed size") {
-		return agentbox.Errorf(agentbox.NoSpace, "the work in the box is larger than %d MiB", limit>>20).
-			WithHint("copy what matters: agentbox cp BOX:PATH DIR")
+		return tooLarge(limit)
 	}
 	return agentbox.Errorf(agentbox.Corrupt, "git refuses what the box sent: %s", agentbox.Printable(failed.Error()))
+}
+
+func tooLarge(limit int64) error {
+	return agentbox.Errorf(agentbox.NoSpace, "the work in the box is larger than %d MiB", limit>>20).
+		WithHint("copy what matters: agentbox cp BOX:PATH DIR")
 }
 
 // movePacks moves packs into the mirror. The index of each comes last, because git ignores a pack

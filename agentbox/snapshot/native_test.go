@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -164,9 +165,11 @@ func TestNativeCaptureSendsTheDifference(t *testing.T) {
 	for _, one := range []struct {
 		change string
 		most   int
+		again  bool // what is sent is what a member gets
 	}{
-		{`head -c 300000 /dev/urandom >untracked`, 310_000}, {`rm untracked; echo more >>large`, 4000}, {`touch large a.txt`, 2000}, {`printf x | dd conv=notrunc of=large 2>/dev/null`, 4000},
-		{`git commit -qam mine; echo again >>large`, 8000}, {`head -c 1000000 large | tail -c 500000 >moved; mv moved large`, 20_000},
+		{`head -c 300000 /dev/urandom >untracked`, 310_000, true}, {`rm untracked; echo more >>large`, 4000, true}, {`touch large a.txt`, 2000, false},
+		{`printf x | dd conv=notrunc of=large 2>/dev/null`, 4000, true}, {`git commit -qam mine; echo again >>large`, 8000, false},
+		{`head -c 1000000 large | tail -c 500000 >moved; mv moved large`, 20_000, false},
 	} {
 		if out, err := exec.Command("sh", "-c", `cd "$1"; `+one.change, "sh", w.box).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -181,8 +184,17 @@ func TestNativeCaptureSendsTheDifference(t *testing.T) {
 		if sent > one.most {
 			t.Errorf("%q: %d bytes, at most %d", one.change, sent, one.most)
 		}
-		if _, _, err := NewDocument(t.Context(), kept, "p"); err != nil {
+		d, _, err := NewDocument(t.Context(), kept, "p")
+		if err != nil {
 			t.Fatal(err)
+		}
+		if again := d.sent != nil; again != one.again {
+			t.Errorf("%q: sent on as it came: %v", one.change, again)
+		}
+		var history, work bytes.Buffer
+		err = errors.Join(d.WriteHistory(t.Context(), w.mirror, &history), d.WriteWork(t.Context(), w.mirror, &work))
+		if err := errors.Join(err, d.Receive(t.Context(), filepath.Join(t.TempDir(), "there.git"), &history, bytes.NewReader(work.Bytes()))); err != nil {
+			t.Errorf("%q: there: %v", one.change, err)
 		}
 		gitOut(t, w.mirror, "fsck", "--connectivity-only", "--no-dangling")
 	}

@@ -22,7 +22,7 @@ func Send(ctx context.Context, kept Kept, w io.Writer) error {
 	if has[kept.Base] {
 		base = kept.Base
 	}
-	return git.PackAll(ctx, m, w, kept.tips(), exists(filepath.Join(m.dir, promised)), base)
+	return git.PackWork(ctx, m, w, kept.tips(), exists(filepath.Join(m.dir, promised)), base)
 }
 
 // tips are the commits that were kept.

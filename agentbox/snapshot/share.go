@@ -88,7 +88,7 @@ func (m mirror) receiveHistory(ctx context.Context, history io.Reader, d Documen
 	}
 	err = m.receive(ctx, history, maxTree, d.Partial, []string{d.Base}, func(dir string) {
 		if len(before) == 0 && !d.Partial {
-			_ = m.keepHistory(dir, d.Base) // it is only faster with it
+			_ = m.keepHistory(filepath.Join(dir, "pack"), d.Base) // it is only faster with it
 		}
 	})
 	if err != nil {

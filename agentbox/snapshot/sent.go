@@ -1,0 +1,72 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentbox/agentbox/git"
+)
+
+// acceptWhole is receivePack for a box that has no commits of its own: its pack is what WriteWork would make,
+// once more and slower, unless it has another set of objects. It stays in k.kept.sent for that. git reads it
+// from a file, as it makes a file of each object then (unpack).
+func (k *keepRun) acceptWhole(ctx context.Context, pack io.Reader, tips []string) error {
+	sent, err := os.CreateTemp(k.mirror.dir, "incoming-")
+	if err != nil {
+		return mirrorError(err)
+	}
+	if err := os.Remove(sent.Name()); err != nil { // it is gone with its last user
+		return mirrorError(err)
+	}
+	n, err := io.Copy(sent, io.LimitReader(pack, k.req.Limit+1))
+	if err == nil && n > k.req.Limit {
+		err = tooLarge(k.req.Limit)
+	}
+	if err == nil {
+		_, err = sent.Seek(0, io.SeekStart)
+	}
+	var fresh []string
+	if err == nil {
+		err = k.mirror.receive(ctx, sent, k.req.Limit, false, tips, func(dir string) {
+			fresh, _ = filepath.Glob(filepath.Join(dir, "??", "*"))
+		})
+	}
+	whole := false
+	if err == nil && len(fresh) > 0 {
+		whole, err = k.hasAll(ctx, sent, fresh, tips)
+	}
+	if err != nil || !whole {
+		return errors.Join(err, sent.Close())
+	}
+	k.kept.sent = sent
+	return nil
+}
+
+// hasAll tells whether a pack has all that tips have and the base has not, and nothing else. fresh are the
+// files of those of its objects that were not in the mirror before.
+func (k *keepRun) hasAll(ctx context.Context, pack io.ReaderAt, fresh, tips []string) (bool, error) {
+	list, err := git.List(ctx, k.mirror, tips, []string{k.req.Base})
+	if err != nil {
+		return false, mirrorError(err)
+	}
+	wanted := map[string]bool{}
+	for line := range strings.Lines(string(list)) { // ID PATH
+		id, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		wanted[id] = true
+	}
+	for _, name := range fresh {
+		if !wanted[filepath.Base(filepath.Dir(name))+filepath.Base(name)] {
+			return false, nil
+		}
+	}
+	head := make([]byte, 12) // as in unpack
+	if _, err := pack.ReadAt(head, 0); err != nil {
+		return false, err
+	}
+	return binary.BigEndian.Uint32(head[8:]) == uint32(len(wanted)), nil
+}
