@@ -68,18 +68,29 @@ func (s Snapshots) Put(ctx context.Context, d snapshot.Document, id agentbox.Dig
 	if err != nil {
 		return out, false, err
 	}
-	out = StoredSnapshot{Version: 1, Document: d, Work: work.Manifest, Bytes: work.Size}
-	text, err := json.Marshal(out)
-	if err != nil {
+	out = StoredSnapshot{Version: 1, Document: d, Work: work.Manifest, Bytes: work.Size, ID: id, Created: now(), Comment: comment(of)}
+	if out.Manifest, err = putDocument(ctx, store, out); err != nil {
 		return out, false, err
+	}
+	return out, true, publishName(ctx, store, out, id.Hex(), out.Manifest)
+}
+
+func putDocument(ctx context.Context, store *cachestore.Store, one StoredSnapshot) (agentbox.Digest, error) {
+	text, err := json.Marshal(one)
+	if err != nil {
+		return agentbox.Digest{}, err
 	}
 	put, err := store.PutStream(ctx, bytes.NewReader(text), blob.Info{Kind: blob.Snapshot, MediaType: snapshotType})
-	if err != nil {
-		return out, false, err
-	}
-	n, err := store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: id.Hex(), Manifest: put.Manifest, Scope: blob.Local, Created: time.Now(), Comment: comment(of)})
-	out.ID, out.Created, out.Comment, out.Manifest = id, n.Created, n.Comment, n.Manifest
-	return out, true, err
+	return put.Manifest, err
+}
+
+// now is in whole seconds, as in a name that is signed.
+func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
+
+// publishName gives a blob of a snapshot its name.
+func publishName(ctx context.Context, store *cachestore.Store, of StoredSnapshot, key string, manifest agentbox.Digest) error {
+	_, err := store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: key, Manifest: manifest, Scope: blob.Local, Created: of.Created, Comment: of.Comment})
+	return err
 }
 
 // putPack keeps a pack under a key, which it had no other one under.
@@ -200,12 +211,29 @@ func (s Snapshots) FetchPack(ctx context.Context, remotes *Remotes, manifest age
 	}{io.NewSectionReader(r, 0, m.Size), r}, m.Size, nil
 }
 
+// AdoptAs keeps a snapshot of which the pack came from the team, and the document was made here.
+func (s Snapshots) AdoptAs(ctx context.Context, d snapshot.Document, work agentbox.Digest, size int64, of string) (out StoredSnapshot, err error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return out, err
+	}
+	out = StoredSnapshot{Version: 1, Document: d, Work: work, Bytes: size}
+	if out.ID, err = d.ID(); err != nil {
+		return out, err
+	}
+	if out.Manifest, err = putDocument(ctx, store, out); err != nil {
+		return out, err
+	}
+	return out, s.Adopt(ctx, out, of)
+}
+
 // Adopt keeps a snapshot that came from the team, all of which is here.
 func (s Snapshots) Adopt(ctx context.Context, one StoredSnapshot, of string) error {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err
 	}
+	one.Created, one.Comment = now(), comment(of)
 	for key, manifest := range map[string]agentbox.Digest{one.ID.Hex(): one.Manifest, one.ID.Hex() + workSuffix: one.Work} {
 		if old, err := store.Lookup(snapshotNamespace, key); err == nil {
 			if old.Manifest == manifest {
@@ -215,8 +243,7 @@ func (s Snapshots) Adopt(ctx context.Context, one StoredSnapshot, of string) err
 				return err
 			}
 		}
-		n := blob.Name{Namespace: snapshotNamespace, Key: key, Manifest: manifest, Scope: blob.Local, Created: time.Now(), Comment: comment(of)}
-		if _, err := store.Publish(ctx, n); err != nil {
+		if err := publishName(ctx, store, one, key, manifest); err != nil {
 			return err
 		}
 	}

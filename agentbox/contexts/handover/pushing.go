@@ -15,7 +15,6 @@ import (
 	"agentbox/agentbox/identity"
 	"agentbox/agentbox/layers"
 	"agentbox/agentbox/project"
-	"agentbox/agentbox/source/sources"
 	peers "agentbox/mesh/identity"
 )
 
@@ -171,21 +170,16 @@ func (h *Handover) receive(ctx context.Context, s subject, member peers.PeerID, 
 	if err != nil {
 		return out, err
 	}
-	pack, _, err := all.FetchPack(ctx, remotes, q.Work, layers.AnySize)
+	pack, size, err := all.FetchPack(ctx, remotes, q.Work, layers.AnySize)
 	if err != nil {
 		return out, err
 	}
 	defer pack.Close()
-	d, mirror := got.Document, all.Mirror(s.Project)
-	if err := d.ReceiveBack(ctx, mirror, pack); err != nil {
+	d := got.Document
+	if err := d.ReceiveBack(ctx, all.Mirror(s.Project), pack); err != nil {
 		return out, err
 	}
-	id, err := d.ID()
-	if err != nil {
-		return out, err
-	}
-	out, _, err = all.Put(ctx, d, id, s.name+" from "+h.Peers.Name(member), sources.WriteWork(d, mirror))
-	return out, err
+	return all.AdoptAs(ctx, d, q.Work, size, s.name+" from "+h.Peers.Name(member))
 }
 
 // offer keeps work under a ref, in the mirror and in the box if there is one.
