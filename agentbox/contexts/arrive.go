@@ -14,8 +14,8 @@ type Arrival interface {
 	Step() api.Step
 	// Record makes a step durable.
 	Record(api.Step) error
-	// Receive writes what was saved, verifies it, and syncs it.
-	Receive(ctx context.Context, a LiveAnswer, r io.Reader) error
+	// Receive says what is here, writes what was saved, verifies it, and syncs it. It may close from.
+	Receive(ctx context.Context, a LiveAnswer, from io.ReadWriteCloser) error
 	// Run lets it run. After an error, Ran tells whether it may have.
 	Run(ctx context.Context) error
 	// Ran tells whether what was saved may have run here, so that it never can again.
@@ -27,7 +27,7 @@ type Arrival interface {
 // LiveSource is the owner of what arrives (LiveTo).
 type LiveSource interface {
 	Say(ctx context.Context, q Said) (LiveAnswer, error)
-	Take(ctx context.Context, q Said) (LiveAnswer, io.ReadCloser, error)
+	Take(ctx context.Context, q Said) (LiveAnswer, io.ReadWriteCloser, error)
 }
 
 // Move moves a box here and lets it run. After an error of code Conflict nothing has moved, and nothing

@@ -17,7 +17,8 @@ import (
 // killed when:
 //
 //   - WordTake: the owner saves the box, and nobody there can wake it until the connection ends. It
-//     sends what it saved. If the connection ends now, the owner's box goes on.
+//     sends what it saved, but files that the taker says it has. If the connection ends now, the owner's
+//     box goes on.
 //   - The taker has all of it on disk and has verified it. Then it records that it asks (Asked), and
 //     says WordMine. The owner records that the box moved with this token (HandOver). From then on
 //     it never runs what it saved. An owner that did not record that says no, for ever.
@@ -83,7 +84,7 @@ type LiveBoxes interface {
 // MovingBox is a saved box that nobody else can wake.
 type MovingBox interface {
 	Relies() (seed string, authority []byte, err error)
-	Send(ctx context.Context, w io.Writer) error
+	Send(ctx context.Context, to io.ReadWriter) error
 	HandOver(g api.LiveMove) error
 	// GoOn lets a box that was not handed over run again, if it ran. Release is called last.
 	GoOn() error
@@ -131,7 +132,7 @@ func (lo *LiveOwner) Handler() wire.Handler {
 }
 
 // answer answers one word. ctx ends with the connection.
-func (lo *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said, w io.WriteCloser) error {
+func (lo *LiveOwner) answer(ctx context.Context, member identity.PeerID, q Said, w io.ReadWriteCloser) error {
 	g := api.LiveMove{Peer: member.String(), Token: q.Token}
 	var a LiveAnswer
 	var err error
@@ -203,7 +204,7 @@ func (lo *LiveOwner) pause(ctx context.Context, member identity.PeerID, q Said) 
 const minToken = 20
 
 // offer sends a paused box, and keeps it paused until the taker says that it has all or hangs up.
-func (lo *LiveOwner) offer(ctx context.Context, id string, g api.LiveMove, box MovingBox, w io.WriteCloser) error {
+func (lo *LiveOwner) offer(ctx context.Context, id string, g api.LiveMove, box MovingBox, w io.ReadWriteCloser) error {
 	defer box.Release()
 	at := &offer{asked: make(chan struct{}), done: make(chan struct{}), answer: LiveAnswer{No: true}}
 	if !lo.put(g, at) {
@@ -245,7 +246,7 @@ func (lo *LiveOwner) put(g api.LiveMove, at *offer) bool {
 	return true
 }
 
-func send(ctx context.Context, box MovingBox, w io.WriteCloser) error {
+func send(ctx context.Context, box MovingBox, w io.ReadWriteCloser) error {
 	a := LiveAnswer{}
 	var err error
 	if a.Seed, a.Authority, err = box.Relies(); err != nil {
@@ -290,7 +291,7 @@ func (l LiveTo) Say(ctx context.Context, q Said) (a LiveAnswer, err error) {
 }
 
 // Take asks for a box, and returns what was saved of it.
-func (l LiveTo) Take(ctx context.Context, q Said) (a LiveAnswer, r io.ReadCloser, err error) {
+func (l LiveTo) Take(ctx context.Context, q Said) (a LiveAnswer, from io.ReadWriteCloser, err error) {
 	s, err := l.Conn.OpenStream(ctx)
 	if err != nil {
 		return a, nil, err

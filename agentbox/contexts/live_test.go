@@ -112,10 +112,10 @@ func (p *pair) TakeBack(_ context.Context, _ string, g api.LiveMove) error {
 type movingPair struct{ *pair }
 
 func (p movingPair) Relies() (string, []byte, error) { return "seed", nil, p.do("owner", func() {}) }
-func (p movingPair) Send(_ context.Context, w io.Writer) error {
+func (p movingPair) Send(_ context.Context, to io.ReadWriter) error {
 	err := p.do("owner", func() {})
 	if err == nil {
-		_, err = io.WriteString(w, "state")
+		_, err = io.WriteString(to, "state")
 	}
 	return err
 }
@@ -134,8 +134,8 @@ func (a arriving) Step() api.Step { return a.step }
 func (a arriving) Record(s api.Step) error {
 	return a.do("taker", func() { a.step = s })
 }
-func (a arriving) Receive(_ context.Context, h LiveAnswer, r io.Reader) error {
-	b, err := io.ReadAll(r)
+func (a arriving) Receive(_ context.Context, h LiveAnswer, from io.ReadWriteCloser) error {
+	b, err := io.ReadAll(from)
 	if err != nil || string(b) != "state" || h.Seed != "seed" {
 		return fmt.Errorf("%q, %v", b, err)
 	}
@@ -189,7 +189,7 @@ func (d dialed) Say(_ context.Context, q Said) (a LiveAnswer, err error) {
 	return a, a.err()
 }
 
-func (d dialed) Take(_ context.Context, q Said) (a LiveAnswer, r io.ReadCloser, err error) {
+func (d dialed) Take(_ context.Context, q Said) (a LiveAnswer, from io.ReadWriteCloser, err error) {
 	ours, theirs := net.Pipe()
 	go func() {
 		_ = d.owner.answer(d.ctx, taker, q, theirs)

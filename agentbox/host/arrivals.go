@@ -73,6 +73,7 @@ type Arrival struct {
 	m        *Manager
 	b        *box
 	progress agentbox.Progress
+	like     string // a directory in which much of its workspace is
 }
 
 // arrive has a new box moved here. It is removed after an error, unless it may be this machine's.
@@ -80,7 +81,7 @@ func arrive(ctx context.Context, m *Manager, u *creation, progress agentbox.Prog
 	err := m.disk.checkRestorable(ctx, u.b.record())
 	if err == nil {
 		end := progress.Begin("move", "memory, processes and files")
-		if err = u.move(ctx, &Arrival{m, u.b, progress}); err == nil {
+		if err = u.move(ctx, &Arrival{m, u.b, progress, u.from.Repo().Root}); err == nil {
 			end("")
 		}
 	}
@@ -146,7 +147,7 @@ func (d disk) dropArrival(rec record) error {
 
 // Receive writes what was saved of the box, and what programs in it rely on: of a box that comes back they
 // rely on what they have had from here.
-func (a *Arrival) Receive(ctx context.Context, seed string, authority []byte, r io.Reader) error {
+func (a *Arrival) Receive(ctx context.Context, seed string, authority []byte, from io.ReadWriteCloser) error {
 	rec := a.b.record()
 	kind, err := a.m.disk.kind(rec)
 	if err != nil {
@@ -156,7 +157,7 @@ func (a *Arrival) Receive(ctx context.Context, seed string, authority []byte, r 
 	if !ok {
 		return agentbox.Errorf(agentbox.Internal, "%s isolation moves no processes", rec.Box.Isolation)
 	}
-	if err := mover.Receive(ctx, rec.arriving().spec(), r); err != nil {
+	if err := mover.Receive(ctx, rec.arriving().spec(), a.like, from); err != nil {
 		return err
 	}
 	at := rec.names(a.m.home).Authority()
@@ -208,7 +209,7 @@ func (a *Arrival) Drop() error {
 // Arrivals are the boxes about which there is something left to say to the machine that they come from.
 func (ms Moves) Arrivals() (all []*Arrival) {
 	for _, b := range ms.m.boxes.all() {
-		a := &Arrival{ms.m, b, nil}
+		a := &Arrival{ms.m, b, nil, ""}
 		if a.open() {
 			all = append(all, a)
 		}

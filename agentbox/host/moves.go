@@ -147,14 +147,14 @@ func (mb *MovingBox) Relies() (seed string, authority []byte, err error) {
 	return rec.Seed, authority, err
 }
 
-// Send writes all of the box.
-func (mb *MovingBox) Send(ctx context.Context, w io.Writer) error {
+// Send writes all of the box (place.Mover).
+func (mb *MovingBox) Send(ctx context.Context, to io.ReadWriter) error {
 	rec := mb.b.record()
 	mover, err := mb.m.disk.mover(rec)
 	if err != nil {
 		return err
 	}
-	return mover.Send(ctx, rec.spec(), w)
+	return mover.Send(ctx, rec.spec(), to)
 }
 
 // HandOver records that the box is another machine's.

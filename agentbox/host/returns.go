@@ -44,7 +44,7 @@ func (ms Moves) ComeBack(ctx context.Context, id string, g api.LiveMove, l api.L
 	if err := ms.expect(ctx, b, g, l); err != nil {
 		return err
 	}
-	a := &Arrival{ms.m, b, nil}
+	a := &Arrival{ms.m, b, nil, ""}
 	if err = move(ctx, a); err != nil && a.Step() == api.StepNew {
 		if gone := a.Drop(); gone != nil {
 			return gone
@@ -87,7 +87,7 @@ func giveUp(m *Manager, b *box) error {
 	if rec := b.record(); !rec.comesBack() || rec.Arrived.Step != api.StepAsked {
 		return nil
 	}
-	return (&Arrival{m, b, nil}).Record(api.StepLeaving)
+	return (&Arrival{m, b, nil, ""}).Record(api.StepLeaving)
 }
 
 // waitsForWord is the error about a box that cannot be removed before another machine has heard of it.

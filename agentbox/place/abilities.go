@@ -141,12 +141,14 @@ type Mover interface {
 	// image, by what people call it: what it is has to be the same on both machines. Conflict if lives
 	// of the kind cannot move.
 	Basis(ctx context.Context, spec Spec) (map[string]agentbox.Digest, error)
-	// Send writes all that is kept of a paused box (Whole), and its workspace.
-	Send(ctx context.Context, spec Spec, w io.Writer) error
+	// Send writes all that is kept of a paused box (Whole), and its workspace, but what Receive says there
+	// that it has.
+	Send(ctx context.Context, spec Spec, to io.ReadWriter) error
 	// Receive makes a paused box, of which nothing is there yet, of what Send of a machine that may want
 	// harm wrote. All of it is on disk when it returns. Corrupt if it is not what its digests say,
-	// Conflict if it does not fit this machine; the box is removed then.
-	Receive(ctx context.Context, spec Spec, r io.Reader) error
+	// Conflict if it does not fit this machine; the box is removed then. like is a directory in which much
+	// of the workspace may be, "" for none. After an error from may be closed.
+	Receive(ctx context.Context, spec Spec, like string, from io.ReadWriteCloser) error
 }
 
 // BlockReader is the ability of a Kind to begin a life while a part of its image is still missing.

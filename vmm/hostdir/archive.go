@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +20,10 @@ import (
 )
 
 // WriteArchive writes what CopyTree copies of a tree as a tar, holes as zeros. Its files may have limit
-// bytes; with more the error is NoSpace. Nothing may change the tree meanwhile.
-func WriteArchive(ctx context.Context, w io.Writer, tree string, limit int64) error {
-	a := &archive{out: tar.NewWriter(w), tree: tree, left: limit, links: map[inode]string{}}
+// bytes; with more the error is NoSpace. Nothing may change the tree meanwhile. own are its pieces, which are
+// not written if they are there; nil writes all.
+func WriteArchive(ctx context.Context, w io.Writer, tree string, limit int64, own *Pieces, there map[agentbox.Digest]bool) error {
+	a := &archive{out: tar.NewWriter(w), tree: tree, left: limit, links: map[inode]string{}, own: own, there: there}
 	err := filepath.WalkDir(tree, func(at string, e fs.DirEntry, err error) error {
 		if err = errors.Join(err, ctx.Err()); err != nil || at == tree {
 			return err
@@ -42,6 +45,8 @@ type archive struct {
 	tree  string
 	left  int64            // bytes that files may still have
 	links map[inode]string // the first name of each file with several
+	own   *Pieces
+	there map[agentbox.Digest]bool
 }
 
 func (a *archive) entry(at string, info fs.FileInfo) error {
@@ -78,16 +83,31 @@ func (a *archive) entry(at string, info fs.FileInfo) error {
 	if a.left -= h.Size; a.left < 0 {
 		return agentbox.Errorf(agentbox.NoSpace, "its files have more bytes than its disk, as holes count")
 	}
-	if err := a.out.WriteHeader(h); err != nil || h.Typeflag != tar.TypeReg {
-		return err
+	if h.Typeflag != tar.TypeReg {
+		return a.out.WriteHeader(h)
 	}
+	return a.file(at, h)
+}
+
+func (a *archive) file(at string, h *tar.Header) error {
 	f, err := os.Open(at)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = io.CopyN(a.out, f, h.Size)
-	return err
+	cuts, encoded := a.shared(h.Name, h.Size)
+	if cuts == nil {
+		if err := a.out.WriteHeader(h); err != nil {
+			return err
+		}
+		_, err = io.CopyN(a.out, f, h.Size)
+		return err
+	}
+	h.PAXRecords, h.Size = map[string]string{sizeRecord: strconv.FormatInt(h.Size, 10)}, encoded
+	if err := a.out.WriteHeader(h); err != nil {
+		return err
+	}
+	return a.writePieces(f, cuts)
 }
 
 // maxName is Linux's PATH_MAX.
@@ -98,8 +118,9 @@ const entryCost = 512
 
 // ReadArchive writes what WriteArchive wrote of a tree, somewhere else and perhaps by somebody who
 // wants harm, into the empty directory tree. Nothing is written outside of it, and at most limit bytes.
-// What makes no sense is Corrupt. Nothing is synced; after an error the caller removes the tree.
-func ReadArchive(ctx context.Context, tree string, r io.Reader, limit int64) error {
+// What makes no sense is Corrupt. Nothing is synced; after an error the caller removes the tree. have are
+// pieces which that was told are here.
+func ReadArchive(ctx context.Context, tree string, r io.Reader, limit int64, have Index) error {
 	root, err := os.OpenRoot(tree)
 	if err != nil {
 		return err
@@ -123,10 +144,15 @@ func ReadArchive(ctx context.Context, tree string, r io.Reader, limit int64) err
 		if h.Name = path.Clean(h.Name); h.Name == "." || !filepath.IsLocal(h.Name) || len(h.Name) > maxName {
 			return corruptEntry(h, errors.New("it leads elsewhere"))
 		}
-		if limit -= h.Size + entryCost; limit < 0 {
+		size, err := sizeOf(h)
+		if err != nil {
+			return corruptEntry(h, err)
+		}
+		if size > limit-entryCost {
 			return agentbox.Errorf(agentbox.NoSpace, "an archive has more in it than there is room for")
 		}
-		if err := readEntry(root, h, in); err != nil {
+		limit -= size + entryCost
+		if err := readEntry(root, h, in, have); err != nil {
 			return corruptEntry(h, err)
 		}
 		if h.Typeflag == tar.TypeDir {
@@ -134,6 +160,19 @@ func ReadArchive(ctx context.Context, tree string, r io.Reader, limit int64) err
 		}
 	}
 	return ctx.Err()
+}
+
+// sizeOf is the size of the file that an entry is of.
+func sizeOf(h *tar.Header) (int64, error) {
+	text, ok := h.PAXRecords[sizeRecord]
+	if !ok {
+		return h.Size, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || h.Typeflag != tar.TypeReg {
+		return 0, fmt.Errorf("it has %.20q bytes", text)
+	}
+	return n, nil
 }
 
 // corruptEntry is the error about an entry, unless this machine's disk is at fault.
@@ -149,7 +188,7 @@ func modeOf(h *tar.Header) fs.FileMode {
 }
 
 // readEntry makes one entry, which must not exist, so that nothing is written through an earlier one.
-func readEntry(root *os.Root, h *tar.Header, content io.Reader) error {
+func readEntry(root *os.Root, h *tar.Header, content io.Reader, have Index) error {
 	var err error
 	switch h.Typeflag {
 	case tar.TypeDir:
@@ -165,7 +204,7 @@ func readEntry(root *os.Root, h *tar.Header, content io.Reader) error {
 	case tar.TypeFifo:
 		err = inParent(root, h.Name, func(dir int, name string) error { return unix.Mkfifoat(dir, name, 0o600) })
 	case tar.TypeReg:
-		err = readFile(root, h, content)
+		err = readFile(root, h, content, have)
 	default:
 		return errors.New("nothing of this kind can be in it")
 	}
@@ -178,12 +217,17 @@ func readEntry(root *os.Root, h *tar.Header, content io.Reader) error {
 	return setTimesIn(root, h)
 }
 
-func readFile(root *os.Root, h *tar.Header, content io.Reader) error {
+func readFile(root *os.Root, h *tar.Header, content io.Reader, have Index) error {
 	f, err := root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, content)
+	if _, inPieces := h.PAXRecords[sizeRecord]; inPieces {
+		size, sizeErr := sizeOf(h)
+		err = errors.Join(sizeErr, have.readPieces(f, size, content))
+	} else {
+		_, err = io.Copy(f, content)
+	}
 	return errors.Join(err, f.Close())
 }
 

@@ -35,8 +35,8 @@ func TestArchivePreservesListing(t *testing.T) {
 		os.Link(filepath.Join(src, "script"), filepath.Join(src, "closed", "again")),
 		syscall.Mkfifo(filepath.Join(src, "pipe"), 0o640),
 		os.Chmod(filepath.Join(src, "closed"), 0o500),
-		WriteArchive(t.Context(), &b, src, 1<<20),
-		ReadArchive(t.Context(), dst, &b, 1<<20),
+		WriteArchive(t.Context(), &b, src, 1<<20, nil, nil),
+		ReadArchive(t.Context(), dst, &b, 1<<20, nil),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestArchivePreservesListing(t *testing.T) {
 	if b.Len() != 0 {
 		t.Errorf("%d bytes were left over, in which another archive would begin", b.Len())
 	}
-	if err := WriteArchive(t.Context(), &b, src, 5); agentbox.CodeOf(err) != agentbox.NoSpace {
+	if err := WriteArchive(t.Context(), &b, src, 5, nil, nil); agentbox.CodeOf(err) != agentbox.NoSpace {
 		t.Errorf("beyond its limit: %v", err)
 	}
 }
@@ -88,6 +88,9 @@ var attacks = map[string][]tar.Header{
 	"link of link": {{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "../outside"}, {Name: "b", Typeflag: tar.TypeLink, Linkname: "a"}},
 	"device":       {{Name: "a", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 1}},
 	"large":        {{Name: "a", Typeflag: tar.TypeReg, Size: 2 << 20}},
+	"sized":        {{Name: "a", Typeflag: tar.TypeReg, Size: 9, Format: tar.FormatPAX, PAXRecords: map[string]string{sizeRecord: "2000000"}}},
+	"sizeless":     {{Name: "a", Typeflag: tar.TypeReg, Size: 9, Format: tar.FormatPAX, PAXRecords: map[string]string{sizeRecord: "-1"}}},
+	"empty piece":  {{Name: "a", Typeflag: tar.TypeReg, Size: 9, Format: tar.FormatPAX, PAXRecords: map[string]string{sizeRecord: "9"}}},
 	"pipe in link": {{Name: "a", Typeflag: tar.TypeSymlink, Linkname: ".."}, {Name: "a/x", Typeflag: tar.TypeFifo}},
 }
 
@@ -99,7 +102,7 @@ func unpackBeside(t testing.TB, b []byte) error {
 		t.Fatal(err)
 	}
 	before, err1 := os.Stat(outside)
-	err := ReadArchive(t.Context(), tree, bytes.NewReader(b), 1<<20)
+	err := ReadArchive(t.Context(), tree, bytes.NewReader(b), 1<<20, known)
 	after, err2 := os.Stat(outside)
 	all, err3 := os.ReadDir(base)
 	if errors.Join(err1, err2, err3) != nil || len(all) != 2 || before.Mode() != after.Mode() || before.ModTime() != after.ModTime() || after.Sys().(*syscall.Stat_t).Nlink != 1 {

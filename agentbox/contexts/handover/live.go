@@ -67,8 +67,8 @@ func (a arriving) Said() contexts.Said {
 	return contexts.Said{ID: id, Token: token}
 }
 
-func (a arriving) Receive(ctx context.Context, h contexts.LiveAnswer, r io.Reader) error {
-	return a.Arrival.Receive(ctx, h.Seed, h.Authority, r)
+func (a arriving) Receive(ctx context.Context, h contexts.LiveAnswer, from io.ReadWriteCloser) error {
+	return a.Arrival.Receive(ctx, h.Seed, h.Authority, from)
 }
 
 // dialLive connects to the machine that has a box.

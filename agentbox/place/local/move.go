@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox"
@@ -40,43 +41,87 @@ func (k kind) Basis(ctx context.Context, spec place.Spec) (map[string]agentbox.D
 // what the sandbox knows of them.
 func stateLimit(spec place.Spec) int64 { return 2*spec.Memory + spec.Disk + 1<<30 }
 
-// Send implements place.Mover: the saved machine, then the workspace.
-func (k kind) Send(ctx context.Context, spec place.Spec, w io.Writer) error {
+// Send implements place.Mover: the saved machine, then the workspace, in the time in which that machine and
+// this one find out which of its pieces are there.
+func (k kind) Send(ctx context.Context, spec place.Spec, to io.ReadWriter) error {
 	if _, err := k.mover(spec); err != nil {
 		return err
 	}
-	if err := hostdir.WriteArchive(ctx, w, k.Home.Box(spec.ID).Saved(), stateLimit(spec)); err != nil {
+	var own *hostdir.Pieces
+	both, inner := errgroup.WithContext(ctx)
+	both.Go(func() (err error) {
+		own, err = hostdir.Cut(inner, k.workspacePath(spec))
+		return err
+	})
+	both.Go(func() error {
+		return hostdir.WriteArchive(inner, to, k.Home.Box(spec.ID).Saved(), stateLimit(spec), nil, nil)
+	})
+	if err := both.Wait(); err != nil {
 		return err
 	}
-	return hostdir.WriteArchive(ctx, w, k.workspacePath(spec), spec.Disk)
+	there, err := hostdir.ReadDigests(to)
+	if err != nil {
+		return err
+	}
+	return hostdir.WriteArchive(ctx, to, k.workspacePath(spec), spec.Disk, own, there)
 }
 
 // Receive implements place.Mover.
-func (k kind) Receive(ctx context.Context, spec place.Spec, r io.Reader) error {
+func (k kind) Receive(ctx context.Context, spec place.Spec, like string, from io.ReadWriteCloser) error {
 	m, err := k.mover(spec)
 	if err != nil {
 		return err
 	}
 	saved, workspace := k.Home.Box(spec.ID).Saved(), k.workspacePath(spec)
-	for _, one := range []struct {
-		dir   string
-		mode  os.FileMode
-		limit int64
-	}{{saved, 0o700, stateLimit(spec)}, {workspace, 0o755, spec.Disk}} {
-		if err := os.Mkdir(one.dir, one.mode); err != nil {
-			return agentbox.MarkNoSpace(err)
+	var have hostdir.Index
+	both, inner := errgroup.WithContext(ctx)
+	both.Go(func() error {
+		have = k.piecesLike(inner, spec, like)
+		return have.WriteDigests(from)
+	})
+	both.Go(func() error {
+		err := receiveTree(inner, saved, 0o700, from, stateLimit(spec), nil)
+		if err != nil {
+			err = errors.Join(err, from.Close()) // nobody reads what is being written
 		}
-		if err := hostdir.ReadArchive(ctx, one.dir, r, one.limit); err != nil {
-			return err
-		}
-	}
-	if err := os.Chmod(workspace, 0o755); err != nil { // whatever the umask
+		return err
+	})
+	if err := both.Wait(); err != nil {
 		return err
 	}
-	if err := m.VerifySaved(ctx, k.machine(spec), saved); err != nil {
+	both, inner = errgroup.WithContext(ctx)
+	both.Go(func() error { return m.VerifySaved(inner, k.machine(spec), saved) })
+	both.Go(func() error { return receiveTree(inner, workspace, 0o755, from, spec.Disk, have) })
+	if err := both.Wait(); err != nil {
 		return err
 	}
 	return syncTree(k.Home.Box(spec.ID).Dir)
+}
+
+// piecesLike are those of like and, of a box that comes back, of the workspace that it had.
+func (k kind) piecesLike(ctx context.Context, spec place.Spec, like string) hostdir.Index {
+	spec.Workspace--
+	if before := k.workspacePath(spec); spec.Workspace > 0 {
+		like = before
+	}
+	if like == "" {
+		return hostdir.Index{}
+	}
+	all, err := hostdir.Cut(ctx, like)
+	if err != nil {
+		return hostdir.Index{} // it takes longer without them
+	}
+	return all.Index()
+}
+
+func receiveTree(ctx context.Context, dir string, mode os.FileMode, from io.Reader, limit int64, have hostdir.Index) error {
+	if err := os.Mkdir(dir, mode); err != nil {
+		return agentbox.MarkNoSpace(err)
+	}
+	if err := hostdir.ReadArchive(ctx, dir, from, limit, have); err != nil {
+		return err
+	}
+	return os.Chmod(dir, mode) // whatever the umask
 }
 
 // syncTree waits until everything below a directory is on disk, with all else of its file system: there
