@@ -53,26 +53,22 @@ func parseID(text string) (out id, err error) {
 	return id(b), nil
 }
 
-// object writes an object, uncompressed: git reads it once, to send it. Of a file that changes its size
-// meanwhile nothing is captured.
+// object writes an object, uncompressed: git reads it once, to send it; where nothing is sent, a file is only
+// hashed. Of a file that changes its size meanwhile nothing is captured.
 func (c *capture) object(kind string, size int64, content io.Reader) (id, error) {
+	if kind == "blob" && c.asked("LIST") != "" {
+		return hash(kind, size, content, io.Discard)
+	}
 	f, err := os.CreateTemp(c.temp, "new-")
 	if err != nil {
 		return id{}, err
 	}
 	defer f.Close()
-	sum := sha1.New()
 	packed, _ := zlib.NewWriterLevel(f, zlib.NoCompression) // the level is one
-	both := io.MultiWriter(sum, packed)
-	fmt.Fprintf(both, "%s %d\x00", kind, size)
-	n, err := io.CopyBuffer(both, struct{ io.Reader }{io.LimitReader(content, size+1)}, make([]byte, min(size+1, 1<<18)))
-	if err == nil && n != size {
-		err = other("a file that is being written")
-	}
+	name, err := hash(kind, size, content, packed)
 	if err = errors.Join(err, packed.Close()); err != nil {
 		return id{}, err
 	}
-	name := id(sum.Sum(nil))
 	if kind != "blob" {
 		c.made = append(c.made, object{name: name, kind: kind})
 	}
@@ -82,6 +78,18 @@ func (c *capture) object(kind string, size int64, content io.Reader) (id, error)
 		err = nil
 	}
 	return name, errors.Join(err, os.Rename(f.Name(), at))
+}
+
+// hash returns the name of an object, and writes it.
+func hash(kind string, size int64, content io.Reader, to io.Writer) (id, error) {
+	sum := sha1.New()
+	both := io.MultiWriter(sum, to)
+	fmt.Fprintf(both, "%s %d\x00", kind, size)
+	n, err := io.CopyBuffer(both, struct{ io.Reader }{io.LimitReader(content, size+1)}, make([]byte, min(size+1, 1<<18)))
+	if err == nil && n != size {
+		err = other("a file that is being written")
+	}
+	return id(sum.Sum(nil)), err
 }
 
 // trees makes the trees of sorted files, and writes those of the directories that write names.
