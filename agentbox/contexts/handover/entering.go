@@ -187,15 +187,7 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	var history, work io.ReadCloser
 	var historyBytes, workBytes int64
 	if lacksHistory {
-		have, err := d.Bases(ctx, dir, maxBases)
-		if err != nil {
-			return err
-		}
-		full, err := p.ask(ctx, contexts.Question{Name: nameOf(theirs), History: true, Have: have})
-		if err != nil {
-			return err
-		}
-		if history, historyBytes, err = p.pack(ctx, full.History, layers.AnySize); err != nil {
+		if history, historyBytes, err = p.history(ctx, nameOf(theirs), dir); err != nil {
 			return err
 		}
 		defer history.Close()
@@ -227,6 +219,25 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	p.out.Source = from
 	p.did(api.PartSnapshot, begun, workBytes, agentbox.Plural(d.Commits, "commit")+", "+agentbox.Plural(d.Files, "uncommitted file"))
 	return nil
+}
+
+// history gets what the snapshot builds on. Its owner knows that without another look into the box, unless it
+// is of a task that ran elsewhere.
+func (p *pulling) history(ctx context.Context, name, mirror string) (io.ReadCloser, int64, error) {
+	have, err := p.snap.Document.Bases(ctx, mirror, maxBases)
+	if err != nil {
+		return nil, 0, err
+	}
+	var answer contexts.Answer
+	if p.peer == p.whose {
+		answer, _ = p.ask(ctx, contexts.Question{Name: name, Bases: true, Have: have}) // the next question says why not
+	}
+	if answer.History.IsZero() {
+		if answer, err = p.ask(ctx, contexts.Question{Name: name, History: true, Have: have}); err != nil {
+			return nil, 0, err
+		}
+	}
+	return p.pack(ctx, answer.History, layers.AnySize)
 }
 
 // maxBases bounds the commits that the owner is told this machine has.
