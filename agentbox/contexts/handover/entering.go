@@ -47,7 +47,9 @@ func (h *Handover) pull(ctx context.Context, req api.ContextRef, progress agentb
 		return p.out, err
 	}
 	p.peer, p.whose, p.out.From = theirs.Announcer, theirs.Owner, h.Peers.Name(theirs.Announcer)
-	h.Sources.CopyAhead(theirs.Project)
+	if !req.Live { // what moves brings its own files, and waits until the disk has them and all others
+		h.Sources.CopyAhead(theirs.Project)
+	}
 	if err := p.identify(ctx, contexts.Question{Name: nameOf(theirs), Steal: req.Steal}); err != nil {
 		return p.out, err
 	}
