@@ -16,6 +16,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
+	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
@@ -218,7 +219,9 @@ func (m mirror) unpack(ctx context.Context, env []string, pack io.Reader, limit 
 	if err != nil || seekErr != nil || binary.BigEndian.Uint32(head[8:]) > maxLoose {
 		return false
 	}
-	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: again, Stdout: io.Discard,
+	// git writes what follows a pack to its output.
+	after := &bounded.LimitedWriter{W: io.Discard, Err: errors.New("something follows the pack")}
+	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: again, Stdout: after,
 		Args: []string{"-c", "core.compression=0", "unpack-objects", "-q", "--strict", fmt.Sprintf("--max-input-size=%d", limit)}}); err == nil {
 		return true
 	}

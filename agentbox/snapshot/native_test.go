@@ -152,6 +152,27 @@ func (m metered) Exec(ctx context.Context, cmd environment.Command) (environment
 	return m.nativeGuest.Exec(ctx, cmd)
 }
 
+// wordy is a box that sends more than a pack.
+type wordy struct{ nativeGuest }
+
+func (w wordy) Exec(ctx context.Context, cmd environment.Command) (environment.Status, error) {
+	status, err := w.nativeGuest.Exec(ctx, cmd)
+	_, _ = io.WriteString(cmd.Stdout, "more")
+	return status, err
+}
+
+// What a box sends beside a pack is not sent on.
+func TestPackWithMoreIsNotSentOn(t *testing.T) {
+	isolateGit(t)
+	w, left := newWorld(t, "base; echo more >>a.txt"), ""
+	req := w.request()
+	req.Ref, req.Rest, req.All, req.ExportTo = SnapshotOf([6]byte{1}), true, true, ""
+	kept, err := Keep(t.Context(), wordy{nativeGuest{left: &left}}, req)
+	if err != nil || kept.sent != nil || !strings.Contains(strings.Join(kept.Missing, ""), "junk at the end") {
+		t.Errorf("%+v, %v", kept, err)
+	}
+}
+
 func (m metered) Write(p []byte) (int, error) {
 	*m.sent += len(p)
 	return len(p), nil
