@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,15 +40,6 @@ type enterChaos struct {
 	box, before string
 }
 
-func (c *enterChaos) must(args ...string) string {
-	c.t.Helper()
-	out, err := c.insist(c.dir, args...)
-	if err != nil {
-		c.t.Fatalf("agentbox %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(out)
-}
-
 // state is what the owner's box has.
 func (c *enterChaos) state() string {
 	c.t.Helper()
@@ -80,7 +72,7 @@ func (c *enterChaos) round() {
 	case "silence":
 		undo = c.silence()
 	case "full":
-		undo = c.fill()
+		undo = c.worker.fill(c.rand.Int64N(1 << 20))
 	}
 	c.worker.kills[fault]++
 	err := op.wait()
@@ -148,11 +140,11 @@ func smallHome(t *testing.T) string {
 	return filepath.Join(disk, "h")
 }
 
-// fill leaves almost nothing of the disk where the box is entered, until undo is called.
-func (c *enterChaos) fill() (undo func()) {
+// fill leaves so many bytes of the disk of a smallHome, until undo is called.
+func (c *chaos) fill(left int64) (undo func()) {
 	var fs syscall.Statfs_t
-	at := filepath.Join(filepath.Dir(c.worker.home), "full")
-	if err := syscall.Statfs(c.worker.home, &fs); err != nil {
+	at := filepath.Join(filepath.Dir(c.home), "full")
+	if err := syscall.Statfs(c.home, &fs); err != nil {
 		c.t.Fatal(err)
 	}
 	if int64(fs.Blocks)*int64(fs.Bsize) > smallDisk {
@@ -163,13 +155,20 @@ func (c *enterChaos) fill() (undo func()) {
 		c.t.Fatal(err)
 	}
 	defer f.Close()
-	left := c.rand.Int64N(1 << 20)
 	// What runs meanwhile writes, too.
 	for size := int64(fs.Bavail)*int64(fs.Bsize) - left; size > 0; size -= 1 << 20 {
 		if err := syscall.Fallocate(int(f.Fd()), 0, 0, size); err == nil {
 			break
 		} else if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EINTR) {
 			c.t.Fatal(err)
+		}
+	}
+	for page := make([]byte, 4096); left == 0; {
+		if _, err := f.Seek(0, io.SeekEnd); err != nil {
+			c.t.Fatal(err)
+		}
+		if _, err := f.Write(page); err != nil {
+			break // nothing is left
 		}
 	}
 	return func() { _ = os.Remove(at) }

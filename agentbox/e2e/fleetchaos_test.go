@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"agentbox/agentbox"
 )
 
 // TestFleetChaos has one machine run the tasks of another, both homes on loopback, and kills daemons,
@@ -70,17 +72,42 @@ func (c *fleetChaos) round(most uint64) (kills uint64) {
 	all := c.tasks()
 	c.checkTasks(all, ids)
 	c.checkBoxes(all)
-	for deadline := time.Now().Add(opTimeout); len(c.worker.tasks()) > 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Errorf("the worker still has %v", idsOf(c.worker.tasks()))
-			break
-		}
-	}
-	c.worker.checkBoxes(nil)
+	c.checkWorker()
 	if out, err := c.insist(c.dir, append([]string{"task", "rm", "-q"}, idsOf(all)...)...); err != nil {
 		c.t.Errorf("task rm: %v\n%s", err, out)
 	}
 	return kills
+}
+
+// checkWorker waits until the worker has no task but those whose box has what could not be kept.
+func (c *fleetChaos) checkWorker() {
+	var left []agentbox.Task
+	for deadline := time.Now().Add(opTimeout); ; time.Sleep(100 * time.Millisecond) {
+		left = c.worker.tasks()
+		if !slices.ContainsFunc(left, func(t agentbox.Task) bool { return !t.Delivered }) {
+			break
+		}
+		if time.Now().After(deadline) {
+			c.t.Errorf("the worker still has %v", idsOf(left))
+			return
+		}
+	}
+	c.worker.checkBoxes(left)
+	if len(left) == 0 {
+		return
+	}
+	if out, err := c.worker.insist(c.worker.dir, append([]string{"task", "rm", "-q"}, idsOf(left)...)...); err != nil {
+		c.t.Errorf("task rm: %v\n%s", err, out)
+	}
+}
+
+func (c *fleetChaos) must(args ...string) string {
+	c.t.Helper()
+	out, err := c.insist(c.dir, args...)
+	if err != nil {
+		c.t.Fatalf("agentbox %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(out)
 }
 
 func (c *fleetChaos) submit() []string {

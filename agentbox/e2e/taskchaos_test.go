@@ -158,7 +158,7 @@ func (c *taskChaos) endClient() {
 
 // tasks returns all tasks, or none while no daemon answers.
 func (c *taskChaos) tasks() (all []agentbox.Task) {
-	out, err := c.insist(c.dir, "task", "ls", "--json")
+	out, err := c.insist(c.dir, "task", "ls", "--all", "--json")
 	if err != nil {
 		c.t.Logf("task ls: %v\n%s", err, out)
 		return nil

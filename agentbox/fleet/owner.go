@@ -96,6 +96,7 @@ type offered struct {
 	heard     Heard
 	called    time.Time       // the worker, to beat at once
 	finishing bool            // a result is being received, whose end decides
+	cut       int             // results of the present lease that did not come as a whole
 	busy      int             // snapshots that are being received or made a source, in which a worker is silent
 	goesOn    agentbox.Digest // what the present lease goes on from; zero for the task's source
 	release   func()          // of that source; nil for none
@@ -401,7 +402,7 @@ func (o *Owner) grant(ctx context.Context, at *offered, peer identity.PeerID) (a
 		return answer{}, err
 	}
 	_ = os.Remove(filepath.Join(at.dir, transcriptFile)) // what the last worker sent
-	at.lease, at.heard, at.called, at.sent = next, Heard{Last: time.Now()}, time.Time{}, false
+	at.lease, at.heard, at.called, at.sent, at.cut = next, Heard{Last: time.Now()}, time.Time{}, false, 0
 	go o.Changed()
 	spec := forWorker(at.task.TaskSpec)
 	if at.lease.Kept() {

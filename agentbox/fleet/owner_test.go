@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"agentbox/agentbox"
@@ -232,6 +233,30 @@ func TestWorkerIsCalled(t *testing.T) {
 	look(12, 1, true)
 	look(23, 2, true)
 	look(31, 2, false)
+}
+
+// A result that is cut off on its way, as by a full disk, is no lie: it comes again.
+func TestResultIsCutOff(t *testing.T) {
+	at := &offered{dir: t.TempDir(), done: make(chan agentbox.Result, 1)}
+	at.lease, _ = Lease{}.Grant(peer(1), "one")
+	o := &Owner{
+		Changed: func() {}, Log: slog.New(slog.DiscardHandler), open: map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at},
+		Accept: func(_ context.Context, _ agentbox.Task, said agentbox.Result, pack io.Reader) (agentbox.Result, error) {
+			if b, err := io.ReadAll(pack); err != nil || string(b) != "a pack" { // as git has it
+				return said, agentbox.Errorf(agentbox.Corrupt, "early EOF")
+			}
+			return said, nil
+		},
+	}
+	q := question{Do: askFinish, Attempt: 1, Fence: 1, Result: &agentbox.Result{State: agentbox.TaskSucceeded}}
+	for range 3 {
+		if _, err := o.reply(t.Context(), peer(1), q, iotest.ErrReader(io.ErrClosedPipe)); err == nil || !at.lease.Held() {
+			t.Fatalf("%v, %+v", err, at.lease)
+		}
+	}
+	if _, err := o.reply(t.Context(), peer(1), q, strings.NewReader("a pack")); err != nil || (<-at.done).State != agentbox.TaskSucceeded {
+		t.Error(err)
+	}
 }
 
 // What this build does not know is no success, which the worker of a later one would take it for.

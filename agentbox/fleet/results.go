@@ -43,14 +43,18 @@ func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader
 	}
 	at.finishing = true
 	o.mu.Unlock()
-	result, err := o.receive(ctx, at, q, s)
+	in := &cutOff{Reader: s}
+	result, err := o.receive(ctx, at, q, in)
 	if err == nil {
 		err = durable.WriteJSON(filepath.Join(at.dir, acceptedFile), result, 0o600)
 	}
 	o.mu.Lock()
 	at.finishing, at.heard.Last = false, time.Now()
+	if in.err != nil {
+		at.cut++
+	}
 	switch {
-	case err != nil && agentbox.CodeOf(err) == agentbox.Corrupt:
+	case err != nil && agentbox.CodeOf(err) == agentbox.Corrupt && (in.err == nil || at.cut > maxCut):
 		o.Log.Warn("a worker's result is refused", "task", at.task.ID, "worker", at.lease.Name, "error", err)
 		o.end(at, true)
 		return answer{Stop: stopRefused}, nil
@@ -60,6 +64,23 @@ func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader
 	at.finished = true
 	at.done <- result
 	return answer{Stop: stopStale}, nil
+}
+
+// maxCut is how many deliveries of a result may be cut off: that is the network's fault, or that of a full disk
+// at the worker, which sends it again.
+const maxCut = 20
+
+// cutOff remembers why what came was not all.
+type cutOff struct {
+	io.Reader
+	err error
+}
+
+func (c *cutOff) Read(b []byte) (n int, err error) {
+	if n, err = c.Reader.Read(b); err != nil && err != io.EOF {
+		c.err = err
+	}
+	return n, err
 }
 
 func (o *Owner) receive(ctx context.Context, at *offered, q question, s io.Reader) (agentbox.Result, error) {

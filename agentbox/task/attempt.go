@@ -38,6 +38,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	if err != nil {
 		q.Log.Error("cannot begin a task", "task", rec.ID, "error", err)
 		q.watch(rec.ID).begin(err)
+		background.Sleep(ctx, scanEvery) // the queue tries again
 		return
 	}
 	if rec.Where != "" {
@@ -75,8 +76,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	}
 	result.Ended = time.Now().UTC()
 	r.timeline.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
-	if err := q.Store.finish(rec.ID, r.Number, result); err != nil {
-		q.Log.Error("cannot record how a task ended", "task", rec.ID, "error", err)
+	if !r.finish(ctx, result) {
 		return
 	}
 	q.ended(rec.ID, r.Number)
@@ -108,11 +108,25 @@ func (r *run) runElsewhere(ctx context.Context) {
 	result.Ended = time.Now().UTC()
 	r.timeline.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
 	r.watch.begin(nil)
-	if err := r.q.Store.finish(r.rec.ID, r.Number, result); err != nil {
-		r.q.Log.Error("cannot record how a task ended", "task", r.rec.ID, "error", err)
-		return
+	if r.finish(ctx, result) {
+		r.q.ended(r.rec.ID, r.Number)
 	}
-	r.q.ended(r.rec.ID, r.Number)
+}
+
+// finish records the result, when the disk has room for it. It is false if ctx ends before.
+func (r *run) finish(ctx context.Context, result agentbox.Result) bool {
+	for tried := false; ; tried = true {
+		err := r.q.Store.finish(r.rec.ID, r.Number, result)
+		if err == nil || tried && r.q.Store.finished(r.rec.ID, r.Number) {
+			return true
+		}
+		if !tried {
+			r.q.Log.Error("cannot record how a task ended, and tries again", "task", r.rec.ID, "error", err)
+		}
+		if !background.Sleep(ctx, scanEvery) {
+			return false
+		}
+	}
 }
 
 func (q *Queue) ended(id agentbox.TaskID, attempt int) {

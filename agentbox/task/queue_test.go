@@ -504,3 +504,45 @@ func TestBeginError(t *testing.T) {
 		t.Error("its holder waits still")
 	}
 }
+
+// A result that cannot be written, as on a full disk, is written when it can be, once.
+func TestResultIsWrittenLater(t *testing.T) {
+	h := newFakeHost(t)
+	store := Store{Dir: t.TempDir()}
+	said := make(chan struct{}, 1)
+	ctx := t.Context()
+	log := slog.New(slog.NewTextHandler(notifier(said), &slog.HandlerOptions{Level: slog.LevelError}))
+	q := NewQueue(ctx, Config{Store: store, Boxes: h, Jobs: h, Snapshotter: noChanges, Log: log, HasRoom: func([]Need, Need) bool { return true }})
+	one := submit(t, q, 0, "0")[0]
+	r, err := q.open(ctx, record{ID: one.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := r.dir + ".away"
+	if err := errors.Join(os.Rename(r.dir, away), os.WriteFile(r.dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool)
+	go func() { done <- r.finish(ctx, agentbox.Result{State: agentbox.TaskSucceeded}) }()
+	<-said
+	if err := errors.Join(os.Remove(r.dir), os.Rename(away, r.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if !<-done {
+		t.Error("it is given up")
+	}
+	if got, err := store.Read(one.ID); err != nil || got.State != agentbox.TaskSucceeded {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// notifier tells of each line that is written.
+type notifier chan struct{}
+
+func (n notifier) Write(b []byte) (int, error) {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
+	return len(b), nil
+}

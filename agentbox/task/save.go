@@ -97,9 +97,7 @@ func (r *run) giveUp(ctx context.Context, box *agentbox.Box) {
 	if box != nil {
 		r.q.remove(ctx, *box)
 	}
-	if err := r.q.Store.finish(r.rec.ID, r.Number, result); err != nil {
-		r.q.Log.Error("cannot record that a task was given back", "task", r.rec.ID, "error", err)
-	}
+	r.finish(ctx, result)
 }
 
 // continuedText names what an attempt goes on from; "" for one that begins anew.

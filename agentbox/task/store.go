@@ -216,11 +216,15 @@ func (s Store) attempts(id agentbox.TaskID) ([]agentbox.Attempt, error) {
 
 // finish writes the result of an attempt. An attempt has one: a second one is an error.
 func (s Store) finish(id agentbox.TaskID, n int, r agentbox.Result) error {
-	path := filepath.Join(s.Attempt(id, n), resultFile)
-	if _, err := os.Lstat(path); err == nil {
+	if s.finished(id, n) {
 		return fmt.Errorf("attempt %d of task %s already has a result", n, id)
 	}
-	return write(path, r)
+	return write(filepath.Join(s.Attempt(id, n), resultFile), r)
+}
+
+func (s Store) finished(id agentbox.TaskID, n int) bool {
+	_, err := os.Lstat(filepath.Join(s.Attempt(id, n), resultFile))
+	return err == nil
 }
 
 // removedPrefix begins the name of a directory whose task was removed.
