@@ -112,7 +112,7 @@ func (w *world) look(m *machine) {
 	m.bytes += dialled
 	of.bytes += dialled
 	m.lines[of] = w.now.Add(line) // it is the one for beats, too
-	first := of.oldest(1) // all are alike
+	first := of.oldest(1)         // all are alike
 	if len(first) == 0 {
 		w.out.Vain++
 		m.not.Leave(o, w.now.Add(again))
