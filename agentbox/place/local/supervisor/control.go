@@ -182,9 +182,10 @@ func (s *Supervisor) park(ctx context.Context, _ api.None) error {
 }
 
 // warmUp attaches an empty workspace, runs a command in it and detaches it. Under emulation
-// everything takes three times as long the first time, and here nobody waits for it.
+// everything takes three times as long the first time, and here nobody waits for it. Nor for what the
+// image has each box make for itself: the command comes after that. PostgreSQL's takes seconds.
 func warmUp(ctx context.Context, client *guest.Client) error {
-	if err := client.Attach(ctx, protocol.AttachRequest{Workspace: true, Hostname: "warming-up"}); err != nil {
+	if err := client.Attach(ctx, protocol.AttachRequest{Workspace: true, Hostname: "box", Own: true}); err != nil {
 		return err
 	}
 	_, err := environment.Exec(ctx, client.SSH(), environment.Command{Argv: []string{"true"}, Dir: protocol.WorkspaceDir})
