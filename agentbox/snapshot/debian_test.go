@@ -11,17 +11,19 @@ import (
 // debianSources are source packages whose files are those of real repositories.
 var debianSources = []string{"coreutils", "git"}
 
-// changes are done to the files of any repository: every so many of them is changed, made executable,
-// staged, removed, renamed or replaced by a link. Line ends that git converts do not come back (Checkout).
+// changes are done to the files of any repository: every so many of those that are there (of a sparse
+// checkout not all) is changed, made executable, staged, removed, renamed or replaced by a link. Line
+// ends that git converts do not come back (Checkout).
 const changes = `
-some() { git ls-files -z | tr '\n\0' '\001\n' | awk -v n="$1" 'NR % 97 == n' | tr '\n\001' '\0\n'; }
-some 1 | xargs -0 sh -c 'for f; do [ -L "$f" ] || echo more >>"$f"; done' sh
-some 2 | xargs -0 sh -c 'for f; do [ -L "$f" ] || chmod 755 "$f"; done' sh
-some 3 | xargs -0 sh -c 'for f; do [ -L "$f" ] || echo staged >>"$f"; done; git add -f -- "$@"' sh
-some 4 | xargs -0 rm -f --
-some 5 | xargs -0 git rm -q -f --
-some 6 | xargs -0 sh -c 'for f; do mv -- "$f" "$f.moved"; done' sh
-some 7 | xargs -0 sh -c 'for f; do ln -sf nowhere "$f"; done' sh
+there() { xargs -0r sh -c 'for f; do if [ -e "$f" ] || [ -L "$f" ]; then printf "%s\\0" "$f"; fi; done' sh; }
+some() { git ls-files -z | tr '\n\0' '\001\n' | awk -v n="$1" 'NR % 97 == n' | tr '\n\001' '\0\n' | there; }
+some 1 | xargs -0r sh -c 'for f; do [ -L "$f" ] || echo more >>"$f"; done' sh
+some 2 | xargs -0r sh -c 'for f; do [ -L "$f" ] || chmod 755 "$f"; done' sh
+some 3 | xargs -0r sh -c 'for f; do [ -L "$f" ] || echo staged >>"$f"; done; git add -f -- "$@"' sh
+some 4 | xargs -0r rm -f --
+some 5 | xargs -0r git rm -q -f --
+some 6 | xargs -0r sh -c 'for f; do mv -- "$f" "$f.moved"; done' sh
+some 7 | xargs -0r sh -c 'for f; do ln -sf nowhere "$f"; done' sh
 `
 
 // Snapshots of real repositories restore as those of made-up ones do, whatever was done to their files.
