@@ -1,10 +1,12 @@
 #!/bin/sh
-# git 2.39.5 (Debian 1:2.39.5-0+deb12u*).
-# git-index-pack(1), git-unpack-objects(1): both read a pack from standard input; a pack ends with the checksum of all of it.
-# Expected: bytes after that are refused, or not, whatever standard input is, and by both commands with --strict.
-# Seen: index-pack --stdin refuses them in a file ("pack has junk at the end"), and from a pipe takes the same bytes, writes
-#   the rest of its buffer to standard output after its own line, and succeeds. unpack-objects --strict succeeds with both,
-#   and writes them to standard output. Who keeps the input as it came, since git has checked it, keeps what nobody checked.
+# git 2.39.5 (Debian 1:2.39.5-0+deb12u*). git-index-pack(1), git-unpack-objects(1): both read a pack from
+# standard input; a pack ends with the checksum of all of it.
+# Expected: bytes after that are refused, or not, whatever standard input is, and by both commands with
+# --strict.
+# Seen: index-pack --stdin refuses them in a file ("pack has junk at the end"), and from a pipe takes the
+#   same bytes, writes the rest of its buffer to standard output after its own line, and succeeds.
+#   unpack-objects --strict succeeds with both, and writes them to standard output. Who keeps the input as
+#   it came, since git has checked it, keeps what nobody checked.
 # Exits with 0 if it is still so, with 1 if it has changed.
 set -eu
 dir=$(mktemp -d)

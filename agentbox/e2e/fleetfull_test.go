@@ -12,8 +12,9 @@ import (
 	"agentbox/agentbox"
 )
 
-// TestFleetFull fills the disk of a machine that runs another one's task, and then that of its owner, at each
-// step of the task. Each task ends, with its work or with a reason, and leaves no box and no task at the worker.
+// TestFleetFull fills the disk of a machine that runs another one's task, and then that of its owner, at
+// each step of the task. Each task ends, with its work or with a reason, and leaves no box and no task at
+// the worker.
 func TestFleetFull(t *testing.T) {
 	needPart(t, nightly)
 	t.Parallel()

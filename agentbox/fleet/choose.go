@@ -56,8 +56,8 @@ type Candidate struct {
 
 // Choose decides which offer a machine asks for; false for none. The owner of whom it runs the fewest comes
 // first, then the one of whom it ran the least; of owners who are equal, another one at each machine, so
-// that a team that is idle does not ask for the same offers. Of one owner, what has waited longest; but of what
-// has waited about as long, first that whose image is here.
+// that a team that is idle does not ask for the same offers. Of one owner, what has waited longest; but of
+// what has waited about as long, first that whose image is here.
 func Choose(c Candidate, offers []Offer, now time.Time) (Offer, bool) {
 	mine := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool {
 		// Since is by the clock of its owner: where that is far from ours, it says nothing.

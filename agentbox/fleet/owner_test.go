@@ -206,8 +206,8 @@ func TestOneResult(t *testing.T) {
 	}
 }
 
-// The owner of very many calls a worker that is late, and one that gossip misses, which it misses as soon as of
-// few; one that is there and beats seldom keeps its lease.
+// The owner of very many calls a worker that is late, and one that gossip misses, which it misses as soon
+// as of few; one that is there and beats seldom keeps its lease.
 func TestWorkerIsCalled(t *testing.T) {
 	called, here := 0, true
 	o := &Owner{

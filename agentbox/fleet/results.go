@@ -66,8 +66,8 @@ func (o *Owner) finish(ctx context.Context, at *offered, q question, s io.Reader
 	return answer{Stop: stopStale}, nil
 }
 
-// maxCut is how many deliveries of a result may be cut off: that is the network's fault, or that of a full disk
-// at the worker, which sends it again.
+// maxCut is how many deliveries of a result may be cut off: that is the network's fault, or that of a full
+// disk at the worker, which sends it again.
 const maxCut = 20
 
 // cutOff remembers why what came was not all.

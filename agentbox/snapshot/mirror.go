@@ -171,7 +171,8 @@ func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, pa
 	return m.receive(ctx, pack, limit, partial, tips, func(string) {})
 }
 
-// receive is receivePack, and shows the directory of the objects that were accepted before they are in the mirror.
+// receive is receivePack, and shows the directory of the objects that were accepted before they are in the
+// mirror.
 func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partial bool, tips []string, show func(dir string)) error {
 	// Inside the mirror, so that adopting a pack is a rename.
 	quarantine, err := os.MkdirTemp(m.dir, "incoming-")

@@ -143,8 +143,8 @@ func (t Tasks) submission(ctx context.Context, req api.TaskSubmission, progress 
 	return s, nil
 }
 
-// pinned is the image that the lock file of a configuration pins; zero for none. What is wrong with that file is
-// said when the box is made.
+// pinned is the image that the lock file of a configuration pins; zero for none. What is wrong with that
+// file is said when the box is made.
 func pinned(cfg *config.Config) (pin agentbox.Digest) {
 	if path := consent.LockPath(cfg.Root, cfg); path != "" {
 		if lock, err := image.LoadLock(path); err == nil {
