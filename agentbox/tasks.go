@@ -88,7 +88,7 @@ type TaskSpec struct {
 	Env        map[string]string `json:"env,omitempty"`
 	TTY        bool              `json:"tty,omitempty"`
 	Image      string            `json:"image,omitempty"`
-	Pinned     Digest            `json:"pinned,omitzero"` // the image that agentbox.lock has when it is submitted
+	Pinned     Digest            `json:"pinned,omitzero"` // agentbox.lock's image at the submission
 	Isolation  Isolation         `json:"isolation,omitempty"`
 	CPUs       int               `json:"cpus,omitempty"`
 	Memory     string            `json:"memory,omitempty"`

@@ -52,7 +52,7 @@ func (m *Manager) newLife(ctx context.Context, b *box, rec record, progress agen
 	}
 	rec.Life++
 	rec.Box.Lease, rec.Box.Ended, rec.StartErr, rec.StartDue = newLease(), nil, "", true
-	rec.NoTemplate = rec.NoTemplate && m.disk.prepares(rec.Box.Isolation) // an older agentbox recorded it for all kinds
+	rec.NoTemplate = rec.NoTemplate && m.disk.prepares(rec.Box.Isolation) // once recorded for all kinds
 	if !rec.NoTemplate {
 		if rec.Box.Template, err = m.disk.key(ctx, rec, progress); err != nil {
 			return err

@@ -213,7 +213,7 @@ func (ms Moves) ofMove(ctx context.Context, id string, g api.LiveMove, do func(*
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	if rec := b.record(); rec.MovedTo == nil || *rec.MovedTo != g || rec.comesBack() { // from who had it and ran it
+	if rec := b.record(); rec.MovedTo == nil || *rec.MovedTo != g || rec.comesBack() { // by who ran it
 		return nil
 	}
 	return do(b)

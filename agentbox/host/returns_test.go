@@ -133,7 +133,7 @@ func TestResetGivesUpWhatComesBack(t *testing.T) {
 	if err := giveUp(m, b); err != nil || has(names) != asBefore {
 		t.Fatalf("%v, %v", has(names), err)
 	}
-	if err := b.change(h, func(rec *record) { rec.MovedTo, rec.PausedFor = nil, "" }); err != nil { // as a reset does
+	if err := b.change(h, func(rec *record) { rec.MovedTo, rec.PausedFor = nil, "" }); err != nil { // a reset
 		t.Fatal(err)
 	}
 	touch(t, names.Saved()+"/memory") // and a pause

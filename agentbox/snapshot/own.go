@@ -87,7 +87,7 @@ func (u userRepos) ask(ctx context.Context, f facts, repo workspace.Repo, base s
 			continue
 		}
 		if nested, ok := workspace.Nested(ctx, repo, path); ok {
-			if one, err := openUserRepo(ctx, nested, ids, ""); err == nil { // one that git cannot read keeps nothing
+			if one, err := openUserRepo(ctx, nested, ids, ""); err == nil { // else it keeps nothing
 				u[path] = one
 			}
 		}

@@ -42,7 +42,7 @@ const (
 	cutBits = 16
 )
 
-// Cut reads all files of a tree, which nothing may change meanwhile. Those that cannot be read have no pieces.
+// Cut reads all files of a tree, which nothing may change meanwhile. Those it cannot read have no pieces.
 func Cut(ctx context.Context, tree string) (*Pieces, error) {
 	p, mu := &Pieces{tree, map[string][]piece{}}, sync.Mutex{}
 	all, ctx := errgroup.WithContext(ctx)

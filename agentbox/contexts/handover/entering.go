@@ -232,7 +232,7 @@ func (p *pulling) history(ctx context.Context, name, mirror string) (io.ReadClos
 	}
 	var answer contexts.Answer
 	if p.peer == p.whose {
-		answer, _ = p.ask(ctx, contexts.Question{Name: name, Bases: true, Have: have}) // the next question says why not
+		answer, _ = p.ask(ctx, contexts.Question{Name: name, Bases: true, Have: have}) // or the next says
 	}
 	if answer.History.IsZero() {
 		if answer, err = p.ask(ctx, contexts.Question{Name: name, History: true, Have: have}); err != nil {

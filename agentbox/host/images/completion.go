@@ -133,7 +133,7 @@ func (c *completion) run() {
 // machines may be off for days.
 func (c *completion) persist(ctx context.Context, what string, do func() error) {
 	logged := false
-	_ = lazyimage.Retry(ctx, maxRetryDelay, do, func(err error) bool { // the remaining error is the end of ctx
+	_ = lazyimage.Retry(ctx, maxRetryDelay, do, func(err error) bool { // what remains is the end of ctx
 		if !logged {
 			c.images.Log.Warn("a lazily fetched image: cannot "+what, "image", c.img.Digest.Short(), "from", c.img.Lazy.From, "error", err)
 		}

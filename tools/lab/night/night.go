@@ -62,7 +62,7 @@ const (
 	envelope = 900
 )
 
-// noticed is how long gossip takes to miss a machine, line how long a connection stays on which nothing is said.
+// noticed is how long gossip takes to miss a machine, line how long a silent connection stays.
 const (
 	noticed = 20 * time.Second
 	line    = 150 * time.Second

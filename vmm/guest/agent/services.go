@@ -43,7 +43,7 @@ type service struct {
 const (
 	readyTimeout = 2 * time.Minute       // for the next service in order; the check itself goes on
 	checkTimeout = 10 * time.Second      // of one readiness check
-	minCheck     = 50 * time.Millisecond // between two checks, of which the delays grow by a tenth of what has passed
+	minCheck     = 50 * time.Millisecond // between two checks; grows with a tenth of what has passed
 	maxCheck     = 2 * time.Second
 	portWait     = time.Second // between checks by a command while the service's port accepts nothing
 	// Delays between restarts double up to maxRestart.
