@@ -432,6 +432,9 @@ func (o *Owner) goOn(ctx context.Context, at *offered) *agentbox.SourceRef {
 	o.mu.Lock()
 	at.busy--
 	at.heard.Last = time.Now()
+	if now := at.attempt; err != nil && *now.Saved != *a.Saved { // replaced meanwhile, and gone
+		return o.goOn(ctx, at)
+	}
 	if err != nil || ref == nil {
 		o.Log.Warn("a task begins anew, as its snapshot cannot be read", "task", at.task.ID, "error", err)
 		return nil
@@ -472,7 +475,7 @@ func (o *Owner) setSaved(ctx context.Context, at *offered, saved agentbox.SavedW
 	}
 	last := at.attempt
 	at.attempt.Saved = &saved
-	if last.Saved != nil && last.Saved.Snapshot != saved.Snapshot {
+	if last.Saved != nil {
 		go o.Drop(context.WithoutCancel(ctx), last)
 	}
 	return nil

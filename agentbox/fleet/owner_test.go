@@ -309,6 +309,29 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
+// A snapshot that was replaced while the next worker's work was made of it is none that is lost: it goes on
+// from the later one.
+func TestGoesOnFromTheLast(t *testing.T) {
+	one := agentbox.Task{ID: agentbox.NewTaskID(), TaskSpec: agentbox.TaskSpec{Where: Idle, Command: []string{"x"}, Source: &agentbox.SourceRef{}}}
+	saved := func(text string) agentbox.SavedWork { return agentbox.SavedWork{Snapshot: digestOf(text)} }
+	last := saved("first")
+	at := &offered{task: one, dir: t.TempDir(), attempt: agentbox.Attempt{Number: 1, Saved: &last}}
+	o := &Owner{Log: slog.New(slog.DiscardHandler), Drop: func(context.Context, agentbox.Attempt) {}}
+	o.open = map[attemptKey]*offered{{one.ID, 1}: at}
+	o.Continue = func(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*agentbox.SourceRef, func(), error) {
+		if a.Saved.Snapshot == digestOf("second") {
+			return fromSaved(ctx, t, a)
+		}
+		err := o.Saved(ctx, one.ID, 1, saved("second"))
+		return nil, nil, errors.Join(err, errors.New("it is gone"))
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ref := o.goOn(t.Context(), at); ref == nil || ref.Digest != digestOf("second") {
+		t.Errorf("it goes on from %+v", ref)
+	}
+}
+
 // The owner of these tests believes what a worker says.
 func acceptAll(_ context.Context, _ agentbox.Task, said agentbox.Result, _ io.Reader) (agentbox.Result, error) {
 	return said, nil

@@ -19,7 +19,7 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// snapshotNamespace has the names of snapshots: ID, a StoredSnapshot; ID/work, its pack; identity/ID,
+// snapshotNamespace has the names of snapshots: KEY, a StoredSnapshot (snapshot.Document.Key); KEY/work, its pack; identity/ID,
 // of a box or task; history/COMMIT, the pack of a commit with its history, which snapshots of other
 // machines' boxes build on, history/COMMIT/rest, that without what the last machine that asked had; and
 // copy/KEY/MANIFEST, what a copy of another machine's context consists of.
@@ -59,20 +59,45 @@ func (s Snapshots) Put(ctx context.Context, d snapshot.Document, id agentbox.Dig
 	if err != nil {
 		return out, false, err
 	}
-	if n, err := store.Lookup(snapshotNamespace, id.Hex()); err == nil {
-		if out, err = s.read(ctx, store, n); err == nil {
+	same, _, err := s.named(ctx, store, id.Hex())
+	if err != nil {
+		return out, false, err
+	}
+	for _, out := range same {
+		if out.Document.Holder == d.Holder {
 			return out, false, nil
 		}
 	}
-	work, err := s.putPack(ctx, store, id.Hex()+workSuffix, write)
+	for _, out := range same {
+		out.Document.Holder = d.Holder
+		// One that its holder drops meanwhile cannot be named, and is written again.
+		if err := s.Adopt(ctx, out, of); err == nil {
+			return out, false, nil
+		}
+	}
+	work, err := s.putPack(ctx, store, d.Key(id)+workSuffix, write)
 	if err != nil {
 		return out, false, err
 	}
 	out = StoredSnapshot{Version: 1, Document: d, Work: work.Manifest, Bytes: work.Size, ID: id, Created: now(), Comment: comment(of)}
-	if out.Manifest, err = putDocument(ctx, store, out); err != nil {
-		return out, false, err
+	err = untilNamed(func() error {
+		if out.Manifest, err = putDocument(ctx, store, out); err != nil {
+			return err
+		}
+		return publishName(ctx, store, out, d.Key(id), out.Manifest)
+	})
+	return out, true, err
+}
+
+// untilNamed writes and names something. What has the same content may be dropped between the two, by who
+// kept it before, and it with that.
+func untilNamed(write func() error) (err error) {
+	for range 3 {
+		if err = write(); agentbox.CodeOf(err) != agentbox.NotFound {
+			return err
+		}
 	}
-	return out, true, publishName(ctx, store, out, id.Hex(), out.Manifest)
+	return err
 }
 
 func putDocument(ctx context.Context, store *cachestore.Store, one StoredSnapshot) (agentbox.Digest, error) {
@@ -95,20 +120,22 @@ func publishName(ctx context.Context, store *cachestore.Store, of StoredSnapshot
 
 // putPack keeps a pack under a key, which it had no other one under.
 func (s Snapshots) putPack(ctx context.Context, store *cachestore.Store, key string, write func(context.Context, io.Writer) error) (put cachestore.PutResult, err error) {
-	err = background.Pipe(ctx, write, func(ctx context.Context, r io.Reader) error {
-		put, err = store.PutStream(ctx, r, blob.Info{Kind: blob.Snapshot, MediaType: packType})
+	return put, untilNamed(func() error {
+		err := background.Pipe(ctx, write, func(ctx context.Context, r io.Reader) (err error) {
+			put, err = store.PutStream(ctx, r, blob.Info{Kind: blob.Snapshot, MediaType: packType})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if n, err := store.Lookup(snapshotNamespace, key); err == nil && n.Manifest != put.Manifest {
+			if err := store.Unpublish(snapshotNamespace, key); err != nil {
+				return err
+			}
+		}
+		_, err = store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: key, Manifest: put.Manifest, Scope: blob.Local})
 		return err
 	})
-	if err != nil {
-		return put, err
-	}
-	if n, err := store.Lookup(snapshotNamespace, key); err == nil && n.Manifest != put.Manifest {
-		if err := store.Unpublish(snapshotNamespace, key); err != nil {
-			return put, err
-		}
-	}
-	_, err = store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: key, Manifest: put.Manifest, Scope: blob.Local})
-	return put, err
 }
 
 // History returns the manifest of the pack of a commit with its history. write writes it, if there is none.
@@ -234,7 +261,8 @@ func (s Snapshots) Adopt(ctx context.Context, one StoredSnapshot, of string) err
 		return err
 	}
 	one.Created, one.Comment = now(), comment(of)
-	for key, manifest := range map[string]agentbox.Digest{one.ID.Hex(): one.Manifest, one.ID.Hex() + workSuffix: one.Work} {
+	named := one.Document.Key(one.ID)
+	for key, manifest := range map[string]agentbox.Digest{named: one.Manifest, named + workSuffix: one.Work} {
 		if old, err := store.Lookup(snapshotNamespace, key); err == nil {
 			if old.Manifest == manifest {
 				continue
@@ -296,50 +324,84 @@ func (s Snapshots) Copies(ctx context.Context) (keys []string, err error) {
 // DropCopy forgets what KeepCopy keeps.
 func (s Snapshots) DropCopy(ctx context.Context, key string) error { return s.KeepCopy(ctx, key) }
 
-// List lists snapshots, the newest first. One that cannot be read is left out.
+// List lists snapshots, the newest first. One that cannot be read is left out. Of one that several keep,
+// it has the user's, or else any.
 func (s Snapshots) List(ctx context.Context) ([]StoredSnapshot, error) {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	names, err := store.Names(snapshotNamespace, "")
+	all, _, err := s.named(ctx, store, "")
+	all = distinct(all)
+	slices.SortStableFunc(all, func(a, b StoredSnapshot) int { return b.Created.Compare(a.Created) })
+	return all, err
+}
+
+// distinct is one of each, the user's where there is one.
+func distinct(all []StoredSnapshot) []StoredSnapshot {
+	slices.SortFunc(all, func(a, b StoredSnapshot) int {
+		return strings.Compare(a.Document.Key(a.ID), b.Document.Key(b.ID))
+	})
+	return slices.CompactFunc(all, func(a, b StoredSnapshot) bool { return a.ID == b.ID })
+}
+
+// Find finds a snapshot by the beginning of its ID, as List has it.
+func (s Snapshots) Find(ctx context.Context, ref string) (StoredSnapshot, error) {
+	all, err := s.FindAll(ctx, ref)
+	if err != nil {
+		return StoredSnapshot{}, err
+	}
+	if all = distinct(all); len(all) > 1 {
+		return StoredSnapshot{}, agentbox.Errorf(agentbox.Invalid, "the ids of %d snapshots begin with %s", len(all), ref).WithHint("agentbox snapshot ls --all lists them")
+	}
+	return all[0], nil
+}
+
+// FindAll finds snapshots by the beginning of their IDs, or of their keys: what each holder keeps. The
+// error is NotFound for none.
+func (s Snapshots) FindAll(ctx context.Context, ref string) ([]StoredSnapshot, error) {
+	store, err := s.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []StoredSnapshot
+	ref = strings.TrimPrefix(ref, "sha256:")
+	if len(ref) < 4 {
+		return nil, noSnapshot(ref)
+	}
+	all, unreadable, err := s.named(ctx, store, ref)
+	if err == nil && len(all) == 0 {
+		err = unreadable
+	}
+	if err == nil && len(all) == 0 {
+		err = noSnapshot(ref)
+	}
+	return all, err
+}
+
+func noSnapshot(ref string) error {
+	return agentbox.Errorf(agentbox.NotFound, "there is no snapshot %q", ref).WithHint("agentbox snapshot ls --all lists them")
+}
+
+// named reads the snapshots whose keys begin with prefix. unreadable says why one of them could not be.
+func (s Snapshots) named(ctx context.Context, store *cachestore.Store, prefix string) (all []StoredSnapshot, unreadable, err error) {
+	names, err := store.Names(snapshotNamespace, prefix)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, n := range names {
 		if strings.Contains(n.Key, "/") {
 			continue
 		}
-		if one, err := s.read(ctx, store, n); err == nil {
-			out = append(out, one)
+		id, holder, _ := strings.Cut(n.Key, "@")
+		one, err := s.decode(ctx, store, n.Manifest, nil, id)
+		if err != nil {
+			unreadable = err
+			continue
 		}
+		one.Created, one.Comment, one.Document.Holder = n.Created, n.Comment, holder
+		all = append(all, one)
 	}
-	slices.SortStableFunc(out, func(a, b StoredSnapshot) int { return b.Created.Compare(a.Created) })
-	return out, nil
-}
-
-// Find finds a snapshot by the beginning of its ID.
-func (s Snapshots) Find(ctx context.Context, ref string) (StoredSnapshot, error) {
-	all, err := s.List(ctx)
-	if err != nil {
-		return StoredSnapshot{}, err
-	}
-	ref = strings.TrimPrefix(ref, "sha256:")
-	all = slices.DeleteFunc(all, func(one StoredSnapshot) bool { return len(ref) < 4 || !strings.HasPrefix(one.ID.Hex(), ref) })
-	switch len(all) {
-	case 0:
-		return StoredSnapshot{}, agentbox.Errorf(agentbox.NotFound, "there is no snapshot %q", ref).WithHint("agentbox snapshot ls --all lists them")
-	case 1:
-		return all[0], nil
-	}
-	return StoredSnapshot{}, agentbox.Errorf(agentbox.Invalid, "the ids of %d snapshots begin with %s", len(all), ref).WithHint("agentbox snapshot ls --all lists them")
-}
-
-func (s Snapshots) read(ctx context.Context, store *cachestore.Store, n blob.Name) (out StoredSnapshot, err error) {
-	out, err = s.decode(ctx, store, n.Manifest, nil, n.Key)
-	out.Created, out.Comment = n.Created, n.Comment
-	return out, err
+	return all, unreadable, nil
 }
 
 func (s Snapshots) decode(ctx context.Context, store *cachestore.Store, manifest agentbox.Digest, src cachestore.Source, key string) (out StoredSnapshot, err error) {
@@ -390,13 +452,14 @@ func readBlob(ctx context.Context, store *cachestore.Store, manifest agentbox.Di
 	return io.ReadAll(io.NewSectionReader(r, 0, m.Size))
 }
 
-// Remove forgets a snapshot. The pack of its base stays until nothing uses it for a while.
+// Remove forgets what one holder keeps. The pack of its base stays until nothing uses it for a while.
 func (s Snapshots) Remove(ctx context.Context, one StoredSnapshot) error {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{one.ID.Hex(), one.ID.Hex() + workSuffix} {
+	named := one.Document.Key(one.ID)
+	for _, key := range []string{named, named + workSuffix} {
 		if err := store.Forget(ctx, snapshotNamespace, key); err != nil {
 			return err
 		}

@@ -44,6 +44,10 @@ type Document struct {
 	Shallow []string             `json:"shallow,omitempty"` // where the history of the checkout ends
 	Partial bool                 `json:"partial,omitempty"` // the checkout had not all objects of its history
 
+	// Holder is who keeps it on this machine: "" for its user. Each of them has a Key of its own for what
+	// is one snapshot, and drops its own.
+	Holder string `json:"-"`
+
 	sent *os.File // as in Kept
 }
 
@@ -52,8 +56,16 @@ const documentVersion = 1
 // MaxDocument bounds a Document as JSON, in bytes.
 const MaxDocument = 4 << 20
 
-// Ref of a snapshot in the mirror.
-func snapshotRef(id agentbox.Digest) string { return namespace + "snapshots/" + id.Hex() }
+// Key is what a snapshot with this ID is kept under: the ID, then the holder.
+func (d Document) Key(id agentbox.Digest) string {
+	if d.Holder == "" {
+		return id.Hex()
+	}
+	return id.Hex() + "@" + d.Holder
+}
+
+// snapshotRef is the ref of a snapshot in the mirror.
+func snapshotRef(key string) string { return namespace + "snapshots/" + key }
 
 // SnapshotOf is the ref under which the newest snapshot of a box is kept until it has an ID.
 func SnapshotOf(box agentbox.BoxID) string { return namespace + "latest/" + box.String() }
@@ -63,7 +75,7 @@ func SnapshotOf(box agentbox.BoxID) string { return namespace + "latest/" + box.
 func NewDocument(ctx context.Context, kept Kept, project string) (Document, agentbox.Digest, error) {
 	d := Document{
 		Version: documentVersion, Project: project, Branch: kept.Branch, Base: kept.Base, Head: kept.Head, Whole: kept.Whole, Rest: kept.Rest,
-		Commits: kept.Commits, Files: kept.Files, Others: kept.Others(), Missing: kept.Missing, Partial: exists(filepath.Join(kept.Mirror, promised)), sent: kept.sent,
+		Commits: kept.Commits, Files: kept.Files, Others: kept.Others(), Missing: kept.Missing, Partial: exists(filepath.Join(kept.Mirror, promised)), Holder: kept.Holder, sent: kept.sent,
 	}
 	m := mirror{kept.Mirror}
 	// Without its base in the mirror, a snapshot has all of its history.
@@ -107,9 +119,10 @@ func (d Document) tips() []string {
 }
 
 func (d Document) refs(id agentbox.Digest) map[string]string {
-	refs := map[string]string{snapshotRef(id): d.Whole}
+	key := d.Key(id)
+	refs := map[string]string{snapshotRef(key): d.Whole}
 	for i, tip := range d.tips()[1:] {
-		refs[branchesRef+"snapshots/"+id.Hex()+"/"+strconv.Itoa(i)] = tip
+		refs[branchesRef+"snapshots/"+key+"/"+strconv.Itoa(i)] = tip
 	}
 	return refs
 }

@@ -68,6 +68,8 @@ type Kept struct {
 	// the ref, so nothing is lost.
 	Unexported string
 	Mirror     string // where it was kept
+	// Holder is that of the Document to be made of it.
+	Holder string
 
 	exact bool     // Head and Whole are set, and need not be found by Ref
 	sent  *os.File // the pack that WriteWork would make; nil if it has to

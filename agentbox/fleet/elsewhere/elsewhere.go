@@ -171,14 +171,20 @@ const saveTimeout = time.Minute
 func (b *Boxes) WorkSoFar(ctx context.Context, t agentbox.Task, a agentbox.Attempt) (*snapshot.Kept, error) {
 	asking, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
+	unrecorded := false
 	err := b.Save(asking, t.ID, a.Number, func(document []byte, pack io.Reader) error {
 		saved, err := b.Saves.Accept(asking, t, document, pack)
-		if err == nil {
-			a.Saved = &saved
-			err = b.Owner.Saved(asking, t.ID, a.Number, saved)
+		if err != nil {
+			return err
 		}
+		a.Saved = &saved
+		err = b.Owner.Saved(asking, t.ID, a.Number, saved)
+		unrecorded = err != nil
 		return err
 	})
+	if unrecorded {
+		defer b.Saves.Drop(context.WithoutCancel(ctx), a)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -33,7 +33,7 @@ func (s Snapshots) Handle(mux *http.ServeMux) {
 	api.Handle(mux, api.ListSnapshots, s.list)
 	api.Handle(mux, api.ShowSnapshot, s.show)
 	api.Handle(mux, api.DiffSnapshot, s.diff)
-	api.Handle(mux, api.RemoveSnapshot, s.Discard)
+	api.Handle(mux, api.RemoveSnapshot, s.remove)
 	api.Handle(mux, api.WriteSnapshot, s.write)
 	api.Handle(mux, api.SourceOfSnapshot, s.source)
 	api.Handle(mux, api.SourceOfCommit, s.ofCommit)
@@ -149,15 +149,24 @@ func (s Snapshots) diff(ctx context.Context, req api.SnapshotDiff, _ agentbox.Pr
 	}, err
 }
 
-func (s Snapshots) Discard(ctx context.Context, req api.SnapshotRef, _ agentbox.Progress) (api.Snapshot, error) {
+func (s Snapshots) remove(ctx context.Context, req api.SnapshotRef, _ agentbox.Progress) (api.Snapshot, error) {
 	one, err := s.Find(ctx, req.Snapshot)
 	if err != nil {
 		return api.Snapshot{}, err
 	}
-	if err := one.Document.Drop(ctx, s.Mirror(one.Document.Project), one.ID); err != nil {
-		return api.Snapshot{}, err
+	return describeSnapshot(one), s.Discard(ctx, one.ID.Hex())
+}
+
+// Discard removes all snapshots whose IDs or keys begin with ref (layers.Snapshots.FindAll).
+func (s Snapshots) Discard(ctx context.Context, ref string) error {
+	all, err := s.FindAll(ctx, ref)
+	for _, one := range all {
+		err = errors.Join(err, one.Document.Drop(ctx, s.Mirror(one.Document.Project), one.ID))
+		if err == nil {
+			err = s.Remove(ctx, one)
+		}
 	}
-	return describeSnapshot(one), s.Remove(ctx, one)
+	return err
 }
 
 func (s Snapshots) source(ctx context.Context, req api.SnapshotSource, _ agentbox.Progress) (api.CapturedSource, error) {

@@ -52,33 +52,36 @@ func (s Saves) Save(ctx context.Context, box agentbox.Box, t agentbox.Task) (age
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
+	at := time.Now().UTC()
+	kept.Holder = holder(t.ID, at)
 	out, _, err := all.Keep(ctx, kept, of.Name, savedName(t.ID))
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
-	if last := t.Last(); last != nil && last.Saved != nil && last.Saved.Snapshot != out.ID {
+	if last := t.Last(); last != nil {
 		s.Drop(ctx, *last)
 	}
-	return savedWork(out), nil
+	return savedWork(out, at), nil
 }
 
-func savedWork(out layers.StoredSnapshot) agentbox.SavedWork {
-	return agentbox.SavedWork{Time: time.Now().UTC(), Snapshot: out.ID, Commits: out.Document.Commits, Files: out.Document.Files}
+// holder is that of one snapshot of a task. Another task, a later snapshot or the user may have the same
+// one, and keeps it however they come and go.
+func holder(id agentbox.TaskID, at time.Time) string {
+	return id.String() + "-" + strconv.FormatInt(at.UnixNano(), 36)
 }
 
-// Drop drops the snapshot of an attempt. One that the user took at the same moment is the same one, and
-// stays if it was there first.
+func savedWork(out layers.StoredSnapshot, at time.Time) agentbox.SavedWork {
+	return agentbox.SavedWork{Time: at, Snapshot: out.ID, Commits: out.Document.Commits, Files: out.Document.Files}
+}
+
+// Drop drops the snapshot of an attempt.
 func (s Saves) Drop(ctx context.Context, a agentbox.Attempt) {
 	if a.Saved == nil {
 		return
 	}
-	all := s.Snapshots
-	one, err := all.Find(ctx, a.Saved.Snapshot.Hex())
-	if err != nil || one.Comment != savedName(taskOf(a)) {
-		return
-	}
-	if _, err := all.Discard(ctx, api.SnapshotRef{Snapshot: one.ID.Hex()}, nil); err != nil {
-		s.Log.Warn("cannot remove the snapshot of a task", "snapshot", one.ID.Short(), "error", err)
+	held := snapshot.Document{Holder: holder(taskOf(a), a.Saved.Time)}
+	if err := s.Snapshots.Discard(ctx, held.Key(a.Saved.Snapshot)); err != nil && agentbox.CodeOf(err) != agentbox.NotFound {
+		s.Log.Warn("cannot remove the snapshot of a task", "snapshot", a.Saved.Snapshot.Short(), "error", err)
 	}
 }
 
@@ -186,7 +189,8 @@ func (s Saves) Accept(ctx context.Context, t agentbox.Task, document []byte, pac
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
-	d.Project = t.Project
+	at := time.Now().UTC()
+	d.Project, d.Holder = t.Project, holder(t.ID, at)
 	mirror := s.Home.Mirror(project.Project{Name: t.Project}.ID())
 	if err := d.ReceiveOver(ctx, mirror, repo, pack); err != nil {
 		return agentbox.SavedWork{}, err
@@ -199,7 +203,7 @@ func (s Saves) Accept(ctx context.Context, t agentbox.Task, document []byte, pac
 	if err != nil {
 		return agentbox.SavedWork{}, err
 	}
-	return savedWork(out), nil
+	return savedWork(out, at), nil
 }
 
 // Open is the last snapshot of a task that runs here, for its owner.
