@@ -19,10 +19,10 @@ import (
 	"agentbox/cachestore/blob"
 )
 
-// snapshotNamespace has the names of snapshots: KEY, a StoredSnapshot (snapshot.Document.Key); KEY/work, its pack; identity/ID,
-// of a box or task; history/COMMIT, the pack of a commit with its history, which snapshots of other
-// machines' boxes build on, history/COMMIT/rest, that without what the last machine that asked had; and
-// copy/KEY/MANIFEST, what a copy of another machine's context consists of.
+// snapshotNamespace has the names of snapshots: KEY, a StoredSnapshot (snapshot.Document.Key); KEY/work,
+// its pack; identity/ID, of a box or task; history/COMMIT, the pack of a commit with its history, which
+// snapshots of other machines' boxes build on, history/COMMIT/rest, that without what the last machine that
+// asked had; and copy/KEY/MANIFEST, what a copy of another machine's context consists of.
 const (
 	snapshotNamespace = "snapshot"
 	workSuffix        = "/work"
