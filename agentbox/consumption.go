@@ -2,8 +2,10 @@ package agentbox
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,6 +21,10 @@ type Tokens struct {
 	CacheRead  int64 `json:"cache_read,omitempty"`
 	CacheWrite int64 `json:"cache_write,omitempty"`
 	Output     int64 `json:"output"` // including thinking
+	// Cut and Refused count those of Answers that ended at their limit or in the middle, and those that the
+	// model or a filter refused. Some agents end with 0 nevertheless.
+	Cut     int64 `json:"cut,omitempty"`
+	Refused int64 `json:"refused,omitempty"`
 }
 
 // UnmarshalJSON also reads "unsaid", which builds up to 0e3ba6c8 wrote.
@@ -38,11 +44,24 @@ func (t Tokens) Plus(u Tokens) Tokens {
 	return Tokens{
 		Answers: t.Answers + u.Answers, Unreported: t.Unreported + u.Unreported,
 		Input: t.Input + u.Input, CacheRead: t.CacheRead + u.CacheRead, CacheWrite: t.CacheWrite + u.CacheWrite, Output: t.Output + u.Output,
+		Cut: t.Cut + u.Cut, Refused: t.Refused + u.Refused,
 	}
 }
 
 // Total returns the number of tokens of all kinds.
 func (t Tokens) Total() int64 { return t.Input + t.CacheRead + t.CacheWrite + t.Output }
+
+// Unfinished says which of a model's answers did not end as it meant to; "" for none.
+func (t Tokens) Unfinished() string {
+	var parts []string
+	if t.Cut > 0 {
+		parts = append(parts, fmt.Sprintf("%d cut off", t.Cut))
+	}
+	if t.Refused > 0 {
+		parts = append(parts, fmt.Sprintf("%d refused", t.Refused))
+	}
+	return strings.Join(parts, ", ")
+}
 
 // Consumption is what the machines of a box have used over all its lives. The supervisor measures
 // it from outside the box. A zero field means either that nothing was used or that it could not be

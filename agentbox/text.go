@@ -70,7 +70,13 @@ func (r Result) WorkText() string {
 	if r.Uncollected {
 		text += "; artifacts that could not be copied are in box " + r.Box
 	}
-	return strings.Join(append([]string{text}, r.Notes...), "; ")
+	notes := append([]string{text}, r.Notes...)
+	if r.State == TaskSucceeded && r.Used != nil {
+		if t := r.Used.Tokens(); t.Unfinished() != "" {
+			notes = append(notes, fmt.Sprintf("of %s of its model, %s", Plural(int(t.Answers), "answer"), t.Unfinished()))
+		}
+	}
+	return strings.Join(notes, "; ")
 }
 
 // PluralOf returns n with the right form of a word whose plural is not formed with an s.

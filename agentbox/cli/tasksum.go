@@ -206,6 +206,9 @@ func tokensText(name string, t agentbox.Tokens) string {
 	if t.Unreported > 0 {
 		text += fmt.Sprintf("; %d did not say what they used", t.Unreported)
 	}
+	if not := t.Unfinished(); not != "" {
+		text += "; " + not
+	}
 	return text
 }
 

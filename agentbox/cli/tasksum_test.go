@@ -89,6 +89,7 @@ func TestAttemptEvidenceIsShown(t *testing.T) {
 		"side with 2 commits, lib (main) with 1 commit and 3 uncommitted files in " + ref:                           {Ref: ref, OtherWork: []agentbox.OtherWork{{Name: "side", Commits: 2}, {Name: "main", Path: "lib", Commits: 1, Files: 3}}},
 		"1 commit, a, a, a, a, a, 2 more in " + ref:                                                                 {Commits: 1, Ref: ref, OtherWork: slices.Repeat([]agentbox.OtherWork{{Name: "a"}}, 7)},
 		"1 commit in " + ref + ", which the checkout does not have: it is gone; x.up is kept as it lies in the box": {Commits: 1, Ref: ref, Unexported: "it is gone", Notes: []string{"x.up is kept as it lies in the box"}},
+		"1 commit in " + ref + "; of 3 answers of its model, 1 cut off, 1 refused":                                  {State: agentbox.TaskSucceeded, Commits: 1, Ref: ref, Used: &agentbox.Consumption{Models: map[string]agentbox.Tokens{"m": {Answers: 2, Cut: 1}, "n": {Answers: 1, Refused: 1}}}},
 		"1 commit in box b; artifacts that could not be copied are in box b":                                        {Commits: 1, Box: "b", Uncollected: true},
 	} {
 		if got := r.WorkText(); got != want {

@@ -123,6 +123,7 @@ func believed(said *agentbox.Consumption, most agentbox.Consumption) *agentbox.C
 	for model, t := range said.Models {
 		used.AddTokens(agentbox.Printable(model[:min(len(model), maxModel)]), agentbox.Tokens{
 			Answers: counted(t.Answers), Unreported: counted(t.Unreported), Input: counted(t.Input), CacheRead: counted(t.CacheRead), CacheWrite: counted(t.CacheWrite), Output: counted(t.Output),
+			Cut: counted(t.Cut), Refused: counted(t.Refused),
 		})
 	}
 	return &used

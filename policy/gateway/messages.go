@@ -10,7 +10,7 @@ import (
 // frame ends the reading, not the stream.
 func readMessages(body io.ReadWriteCloser, report usageFunc) io.ReadWriteCloser {
 	tap := newTapWriter(func(r io.Reader) { parseMessages(r, report) })
-	o := &tappedBody{ReadCloser: body, tap: tap, onEnd: func() {}}
+	o := &tappedBody{ReadCloser: body, tap: tap, onEnd: func(bool) {}}
 	return struct {
 		io.ReadCloser
 		io.Writer
@@ -39,7 +39,7 @@ func parseMessages(r io.Reader, report usageFunc) {
 		if message || h.isControl() {
 			continue
 		}
-		if model, t := a.result(); t.Unreported == 0 {
+		if model, t := a.result(false); t.Unreported == 0 {
 			report(model, t)
 		}
 		a = usageParser{model: a.model}

@@ -62,15 +62,15 @@ type usageFunc func(model string, t agentbox.Tokens)
 func readUsage(res *http.Response, body io.ReadCloser, slots decoders, report usageFunc) io.ReadCloser {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	a := &usageParser{events: kind == "text/event-stream"}
-	return &tappedBody{ReadCloser: body, tap: slots.tap(res.Header.Get("Content-Encoding"), a), onEnd: func() { report(a.result()) }}
+	return &tappedBody{ReadCloser: body, tap: slots.tap(res.Header.Get("Content-Encoding"), a), onEnd: func(whole bool) { report(a.result(whole)) }}
 }
 
 // tappedBody copies what is read of a body to a tap, and calls onEnd when the body has ended or is
 // closed. It holds nothing back.
 type tappedBody struct {
 	io.ReadCloser
-	tap   io.WriteCloser // its errors are ignored: it may have read enough
-	onEnd func()         // called once, when tap is closed
+	tap   io.WriteCloser   // its errors are ignored: it may have read enough
+	onEnd func(whole bool) // called once, when tap is closed; whole unless Close came before the end
 
 	mu    sync.Mutex
 	ended bool
@@ -78,18 +78,18 @@ type tappedBody struct {
 
 func (t *tappedBody) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	t.copyToTap(p[:n], err != nil)
+	t.copyToTap(p[:n], err != nil, true)
 	return n, err
 }
 
 func (t *tappedBody) Close() error {
-	t.copyToTap(nil, true)
+	t.copyToTap(nil, true, false)
 	return t.ReadCloser.Close()
 }
 
 // copyToTap copies what was read to the tap. Read and Close may come from different goroutines, and
 // either may be the end.
-func (t *tappedBody) copyToTap(b []byte, end bool) {
+func (t *tappedBody) copyToTap(b []byte, end, whole bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -100,6 +100,6 @@ func (t *tappedBody) copyToTap(b []byte, end bool) {
 	}
 	if t.ended = end; end {
 		_ = t.tap.Close()
-		t.onEnd()
+		t.onEnd(whole)
 	}
 }

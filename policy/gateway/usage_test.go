@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -30,25 +31,36 @@ var answers = map[string]struct {
 		"usage":{"input_tokens":328,"input_tokens_details":{"cached_tokens":300},"output_tokens":52,"output_tokens_details":{"reasoning_tokens":40},"total_tokens":380}}`,
 		"gpt-x", agentbox.Tokens{Answers: 1, Input: 28, CacheRead: 300, Output: 52}},
 	"openai responses stream": {true, "event: response.created\r\ndata: {\"type\":\"response.created\",\"response\":{\"model\":\"gpt-x\",\"usage\":null}}\r\n\r\n" +
-		"event: response.completed\r\ndata: {\"type\":\"response.completed\",\"response\":{\"model\":\"gpt-x\",\"usage\":{\"input_tokens\":37,\"output_tokens\":11}}}\r\n\r\n",
+		"event: response.completed\r\ndata: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"model\":\"gpt-x\",\"usage\":{\"input_tokens\":37,\"output_tokens\":11}}}\r\n\r\n",
 		"gpt-x", agentbox.Tokens{Answers: 1, Input: 37, Output: 11}},
 	"openai chat": {false, `{"model":"gpt-x","choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":19,"completion_tokens":10,"prompt_tokens_details":{"cached_tokens":4}}}`,
 		"gpt-x", agentbox.Tokens{Answers: 1, Input: 15, CacheRead: 4, Output: 10}},
-	"openai chat stream": {true, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"x\"}}],\"usage\":null}\n\ndata: {\"model\":\"gpt-x\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}\n\ndata: [DONE]\n\n",
+	"openai chat stream": {true, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"x\"}}],\"usage\":null}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: {\"model\":\"gpt-x\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6}}\n\ndata: [DONE]\n\n",
 		"gpt-x", agentbox.Tokens{Answers: 1, Input: 5, Output: 6}},
-	"openai chat stream without usage": {true, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n", "gpt-x", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"openai chat stream without usage": {true, "data: {\"model\":\"gpt-x\",\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", "gpt-x", agentbox.Tokens{Answers: 1, Unreported: 1}},
 	"gemini": {false, `{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"toolUsePromptTokenCount":3,"candidatesTokenCount":5,
 		"thoughtsTokenCount":2,"totalTokenCount":20,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]},"modelVersion":"gemini-x"}`,
 		"gemini-x", agentbox.Tokens{Answers: 1, Input: 9, CacheRead: 4, Output: 7}},
-	"gemini stream": {true, "data: {\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":1},\"modelVersion\":\"gemini-x\"}\r\n\r\ndata: {\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":9},\"modelVersion\":\"gemini-x\"}\r\n\r\n",
+	"gemini stream": {true, "data: {\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":1},\"modelVersion\":\"gemini-x\"}\r\n\r\ndata: {\"candidates\":[{\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":8,\"candidatesTokenCount\":9},\"modelVersion\":\"gemini-x\"}\r\n\r\n",
 		"gemini-x", agentbox.Tokens{Answers: 1, Input: 8, Output: 9}},
 	"gemini list": {false, `[{"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":1},"modelVersion":"gemini-x"},
 		{"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":9}}]`, "gemini-x", agentbox.Tokens{Answers: 1, Input: 8, Output: 9}},
-	"no document":  {false, `<html>`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
-	"lies":         {false, `{"model":"a b","usage":{"input_tokens":-5,"output_tokens":99999999999999999999}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
-	"no numbers":   {false, `{"usage":{"input_tokens":"5","output_tokens":1.5}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
-	"another's":    {false, `{"x":{"usage":{"input_tokens":5}},"usage":[{"input_tokens":5}],"a":{"b":{"c":{"d":{"e":{"usage":{"input_tokens":5}}}}}}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
-	"over the end": {false, `}}}{"usage":{"input_tokens":5}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"anthropic cut":      {false, `{"model":"claude-x","stop_reason":"max_tokens","usage":{"input_tokens":1,"output_tokens":2}}`, "claude-x", agentbox.Tokens{Answers: 1, Input: 1, Output: 2, Cut: 1}},
+	"anthropic refused":  {true, "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"refusal\"},\"usage\":{\"output_tokens\":2}}\n\n", "", agentbox.Tokens{Answers: 1, Output: 2, Refused: 1}},
+	"anthropic broken":   {true, "data: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x\",\"stop_reason\":null,\"usage\":{\"input_tokens\":2}}}\n\n", "claude-x", agentbox.Tokens{Answers: 1, Input: 2, Cut: 1}},
+	"openai incomplete":  {true, "data: {\"response\":{\"status\":\"in_progress\"}}\n\ndata: {\"response\":{\"status\":\"incomplete\",\"incomplete_details\":{\"reason\":\"max_output_tokens\"},\"usage\":{\"output_tokens\":2}}}\n\n", "", agentbox.Tokens{Answers: 1, Output: 2, Cut: 1}},
+	"openai filtered":    {false, `{"status":"incomplete","incomplete_details":{"reason":"content_filter"},"usage":{"output_tokens":2}}`, "", agentbox.Tokens{Answers: 1, Output: 2, Refused: 1}},
+	"openai broken":      {true, "data: {\"response\":{\"status\":\"in_progress\",\"usage\":null}}\n\n", "", agentbox.Tokens{Answers: 1, Unreported: 1, Cut: 1}},
+	"openai chat at end": {true, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n", "", agentbox.Tokens{Answers: 1, Unreported: 1, Cut: 1}},
+	"gemini unsafe":      {true, "data: {\"candidates\":[{\"finishReason\":\"SAFETY\",\"index\":0}],\"usageMetadata\":{\"promptTokenCount\":8}}\n\n", "", agentbox.Tokens{Answers: 1, Input: 8, Refused: 1}},
+	"gemini list at end": {false, `[{"candidates":[{"content":{}}]},{"candidates":[{"finishReason":"MAX_TOKENS"}]}]`, "", agentbox.Tokens{Answers: 1, Unreported: 1, Cut: 1}},
+	"gemini blocked":     {false, `{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1, Refused: 1}},
+	"of something else":  {false, `{"x":[{"finish_reason":"length"}],"a":{"status":"incomplete"}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"no document":        {false, `<html>`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"lies":               {false, `{"model":"a b","usage":{"input_tokens":-5,"output_tokens":99999999999999999999}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"no numbers":         {false, `{"usage":{"input_tokens":"5","output_tokens":1.5}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"another's":          {false, `{"x":{"usage":{"input_tokens":5}},"usage":[{"input_tokens":5}],"a":{"b":{"c":{"d":{"e":{"usage":{"input_tokens":5}}}}}}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
+	"over the end":       {false, `}}}{"usage":{"input_tokens":5}}`, "", agentbox.Tokens{Answers: 1, Unreported: 1}},
 }
 
 func TestUsageOfAnswers(t *testing.T) {
@@ -56,7 +68,7 @@ func TestUsageOfAnswers(t *testing.T) {
 		var r usageParser
 		r.events = a.events
 		_, _ = r.Write([]byte(a.body))
-		if model, got := r.result(); got != a.want || model != a.model {
+		if model, got := r.result(true); got != a.want || model != a.model {
 			t.Errorf("%s: %q %+v, want %q %+v", what, model, got, a.model, a.want)
 		}
 	}
@@ -78,8 +90,8 @@ func FuzzAnswer(f *testing.F) {
 			_, _ = cut.Write(rest[:n])
 			rest = rest[n:]
 		}
-		model, got := whole.result()
-		again, twice := cut.result()
+		model, got := whole.result(true)
+		again, twice := cut.result(true)
 		if model != again || got != twice {
 			t.Fatalf("cut it says %q %+v, whole %q %+v", again, twice, model, got)
 		}
@@ -112,6 +124,29 @@ func TestTappedBodyIsUnchanged(t *testing.T) {
 			if err != nil || string(out) != a.body || body.Close() != nil || told != 1 {
 				t.Errorf("%s %s: %d bytes of %d, %v, told %d times", what, name, len(out), len(a.body), err, told)
 			}
+		}
+	}
+}
+
+// An answer that its server breaks off is cut, one that the agent does not want to the end is not.
+func TestBrokenOff(t *testing.T) {
+	half := "data: {\"choices\":[{\"delta\":{\"content\":\"half\"},\"finish_reason\":null}]}\n\n"
+	for what, c := range map[string]struct {
+		rest io.Reader
+		read int64
+		cut  int64
+	}{
+		"ended":     {strings.NewReader(""), math.MaxInt64, 1},
+		"reset":     {iotest.ErrReader(io.ErrUnexpectedEOF), math.MaxInt64, 1},
+		"abandoned": {strings.NewReader(half), int64(len(half)), 0},
+	} {
+		var got agentbox.Tokens
+		res := &http.Response{Header: http.Header{"Content-Type": {"text/event-stream"}}}
+		body := readUsage(res, io.NopCloser(io.MultiReader(strings.NewReader(half), c.rest)), newDecoders(), func(_ string, t agentbox.Tokens) { got = t })
+		_, _ = io.CopyN(io.Discard, body, c.read)
+		body.Close()
+		if got.Answers != 1 || got.Cut != c.cut {
+			t.Errorf("%s: %+v", what, got)
 		}
 	}
 }

@@ -19,12 +19,15 @@ const (
 	reasoning // in addition to outputTokens
 	metrics   // how many of the above there are; also: any number
 	modelName
+	endReason // why the answer ended
 )
 
 // metricPaths are the paths of the members that are looked for. Anthropic and OpenAI have usage,
 // Gemini usageMetadata.
 var metricPaths = map[string]metric{
 	"model": modelName, "modelVersion": modelName,
+	"stop_reason": endReason, "delta.stop_reason": endReason, "choices.finish_reason": endReason, "status": endReason, "incomplete_details.reason": endReason,
+	"candidates.finishReason": endReason, "promptFeedback.blockReason": endReason,
 	"usage.input_tokens": inputTokens, "usage.prompt_tokens": inputTokens, "usage.output_tokens": outputTokens, "usage.completion_tokens": outputTokens,
 	"usage.cache_read_input_tokens": cacheRead, "usage.cache_creation_input_tokens": cacheWrite,
 	"usage.input_tokens_details.cached_tokens": cachedInput, "usage.input_token_details.cached_tokens": cachedInput,
@@ -32,6 +35,9 @@ var metricPaths = map[string]metric{
 	"usageMetadata.promptTokenCount":            inputTokens, "usageMetadata.toolUsePromptTokenCount": toolInput, "usageMetadata.cachedContentTokenCount": cachedInput,
 	"usageMetadata.candidatesTokenCount": outputTokens, "usageMetadata.thoughtsTokenCount": reasoning,
 }
+
+// choices are members with a list of answers, which end one by one.
+var choices = []string{"choices", "candidates"}
 
 // envelopes are members that contain such a document: in Anthropic's first event, OpenAI's last,
 // and the first message of OpenAI's realtime API.
@@ -158,7 +164,7 @@ func (u *usageScanner) endString() {
 	switch {
 	case l == nil || !l.object:
 	case l.inValue:
-		u.report(modelName)
+		u.report(modelName, endReason)
 	case u.ignored:
 		l.key = ""
 	default:
@@ -176,12 +182,13 @@ func (u *usageScanner) endNumber() {
 }
 
 // report passes the present value to found if its path has a metric, and the value has the type
-// that the metric needs: a text for modelName, else a number, for which kind is metrics.
-func (u *usageScanner) report(kind metric) {
+// that the metric needs: a text for modelName and endReason, else a number, for which it is metrics.
+func (u *usageScanner) report(kinds ...metric) {
 	path := make([]string, 0, maxDepth)
 	for i, l := range u.stack[:u.depth] {
 		switch {
 		case i == 0 && !l.object: // a list of documents is a stream, too
+		case !l.object && !u.ignored && slices.Contains(choices, u.stack[i-1].key):
 		case !l.object || l.key == "" || u.ignored:
 			return
 		default:
@@ -191,7 +198,7 @@ func (u *usageScanner) report(kind metric) {
 	if len(path) > 1 && slices.Contains(envelopes, path[0]) {
 		path = path[1:]
 	}
-	if m, known := metricPaths[strings.Join(path, ".")]; known && (m == kind || kind == metrics && m < metrics) {
+	if m, known := metricPaths[strings.Join(path, ".")]; known && slices.Contains(kinds, max(m, metrics)) {
 		u.found(m, string(u.text[:u.n]))
 	}
 }

@@ -29,6 +29,26 @@ type usageParser struct {
 	// reported is set once a number was found. A response without numbers is counted as unsaid.
 	reported bool
 	model    string
+	end      ending
+	told     bool // a document has begun
+}
+
+// ending is how an answer ended: the larger of two counts.
+type ending int
+
+const (
+	unsaid ending = iota
+	complete
+	cutOff   // at its limit, or the server failed
+	declined // by the model, or by a filter
+)
+
+// endings are the reasons that APIs give. Any other one, as of an answer that goes on, says nothing.
+var endings = map[string]ending{
+	"end_turn": complete, "tool_use": complete, "stop_sequence": complete, "pause_turn": complete, "stop": complete, "tool_calls": complete,
+	"function_call": complete, "completed": complete, "STOP": complete,
+	"max_tokens": cutOff, "model_context_window_exceeded": cutOff, "length": cutOff, "incomplete": cutOff, "failed": cutOff, "MAX_TOKENS": cutOff,
+	"refusal": declined, "content_filter": declined, "SAFETY": declined, "PROHIBITED_CONTENT": declined, "BLOCKLIST": declined, "RECITATION": declined, "SPII": declined,
 }
 
 // dataField begins the lines that the documents are in.
@@ -61,6 +81,7 @@ func (u *usageParser) eventByte(c byte) {
 			u.doc.reset()
 		} else if u.matched == len(dataField) {
 			u.doc.scan('\n')
+			u.told = true
 		}
 		u.matched, u.started = 0, false
 	case u.matched == len(dataField):
@@ -80,10 +101,14 @@ const (
 )
 
 func (u *usageParser) observe(m metric, text string) {
-	if m == modelName {
+	switch m {
+	case modelName:
 		if isModelName(text) {
 			u.model = text
 		}
+		return
+	case endReason:
+		u.end = max(u.end, endings[text])
 		return
 	}
 	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n <= maxTokens {
@@ -98,8 +123,8 @@ func isModelName(s string) bool {
 }
 
 // result is what was found so far. Some APIs count cached tokens as input, others separately;
-// Tokens has each once.
-func (u *usageParser) result() (model string, t agentbox.Tokens) {
+// Tokens has each once. A stream whose server ended it (whole) before its answer had ended was cut.
+func (u *usageParser) result(whole bool) (model string, t agentbox.Tokens) {
 	n := &u.count
 	t = agentbox.Tokens{
 		Answers: 1, Input: max(n[inputTokens]-n[cachedInput], 0) + n[toolInput], CacheRead: n[cacheRead] + n[cachedInput], CacheWrite: n[cacheWrite],
@@ -107,6 +132,12 @@ func (u *usageParser) result() (model string, t agentbox.Tokens) {
 	}
 	if !u.reported {
 		t.Unreported = 1
+	}
+	switch {
+	case u.end == cutOff, u.end == unsaid && u.told && whole:
+		t.Cut = 1
+	case u.end == declined:
+		t.Refused = 1
 	}
 	return u.model, t
 }
