@@ -58,7 +58,10 @@ func (h *Hub) Serve(ctx context.Context, nch ssh.NewChannel) {
 	if err == nil {
 		err = h.awaitReady(ctx)
 	}
-	j := h.job(id)
+	var j *followedJob
+	if err == nil {
+		j = h.started(ctx, id)
+	}
 	if err != nil || j == nil {
 		nch.Reject(ssh.ConnectionFailed, "there is no job "+printable(opts.Job))
 		return

@@ -175,6 +175,25 @@ func (h *Hub) job(id agentbox.JobID) *followedJob {
 	return h.jobs[id]
 }
 
+// started is job for clients: it waits for one that is being started, which lists show already.
+func (h *Hub) started(ctx context.Context, id agentbox.JobID) *followedJob {
+	if j := h.job(id); j != nil {
+		return j
+	}
+	got := make(chan *followedJob, 1)
+	go func() { // ends with the start, at the latest when the hub does
+		h.starting.Lock()
+		defer h.starting.Unlock()
+		got <- h.job(id)
+	}()
+	select {
+	case j := <-got:
+		return j
+	case <-ctx.Done():
+		return nil
+	}
+}
+
 // register registers a job, so that clients find it.
 func (h *Hub) register(j *followedJob) {
 	h.mu.Lock()
@@ -323,7 +342,7 @@ func (h *Hub) Signal(ctx context.Context, id agentbox.JobID, name string) error 
 	if err := h.awaitReady(ctx); err != nil {
 		return err
 	}
-	j := h.job(id)
+	j := h.started(ctx, id)
 	if j == nil {
 		return agentbox.Errorf(agentbox.NotFound, "job %s does not run", id).WithHint("agentbox jobs lists them")
 	}

@@ -104,6 +104,12 @@ func TestStartSurvivesCaller(t *testing.T) {
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
+	found, looked := make(chan *followedJob, 1), make(chan struct{})
+	go func() { close(looked); found <- h.started(t.Context(), spec.ID) }()
+	<-looked
+	if given := h.started(ctx, spec.ID); given != nil { // who asks has gone
+		t.Error("it is there before it was started")
+	}
 	close(ready)
 	select {
 	case <-opened:
@@ -113,7 +119,7 @@ func TestStartSurvivesCaller(t *testing.T) {
 	if refused, err := h.Start(t.Context(), spec); refused != nil || err != nil { // the next daemon's
 		t.Fatal(refused, err)
 	}
-	if h.job(spec.ID) == nil {
+	if h.job(spec.ID) == nil || <-found == nil {
 		t.Error("it is not known")
 	}
 	select {
