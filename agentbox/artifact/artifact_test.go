@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,15 @@ func TestBounds(t *testing.T) {
 	}
 	if _, err := Collect(t.Context(), strings.NewReader(strings.Repeat("x", 2048)), []string{"**"}, t.TempDir(), DefaultLimits); agentbox.CodeOf(err) != agentbox.Corrupt {
 		t.Errorf("%v", err)
+	}
+}
+
+// What the box did not send, as it is too large, is lost and not empty.
+func TestCollectTooLarge(t *testing.T) {
+	in := archive(t, tar.Header{Name: "large", Format: tar.FormatPAX, PAXRecords: map[string]string{SizeRecord: "1099511627776"}}, tar.Header{Name: "kept"})
+	got, err := Collect(t.Context(), in, []string{"**"}, t.TempDir(), DefaultLimits)
+	if want := []string{"large is left out: it is too large (1099511627776 bytes)"}; err != nil || len(got.Files) != 1 || got.Lost != 1 || !slices.Equal(got.Notes, want) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

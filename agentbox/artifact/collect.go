@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,6 +23,9 @@ type Limits struct {
 	Files int
 	Bytes int64 // of all files
 }
+
+// SizeRecord is the PAX record with the size of a file that the box did not send, as it is too large.
+const SizeRecord = "AGENTBOX.size"
 
 // DefaultLimits are those of tasks: a thousand files, and a gibibyte.
 var DefaultLimits = Limits{Files: 1000, Bytes: 1 << 30}
@@ -127,6 +131,9 @@ func (c *collector) selectEntry(h *tar.Header, globs []string) (name string, ok 
 		c.note("%s is left out: it is no regular file", name)
 	case c.left.Files <= 0:
 		c.addLost("%s is left out: there are too many files", name)
+	case h.PAXRecords[SizeRecord] != "":
+		size, _ := strconv.ParseInt(h.PAXRecords[SizeRecord], 10, 64) // 0: the box says something else
+		c.addLost("%s is left out: it is too large (%d bytes)", name, size)
 	case h.Size < 0 || h.Size > c.left.Bytes:
 		c.addLost("%s is left out: it is too large (%d bytes)", name, h.Size)
 	default:

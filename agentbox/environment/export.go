@@ -33,6 +33,9 @@ type Limits struct {
 	Bytes int64 // of the archive
 	Files int
 	Time  time.Duration
+	File  int64 // of one file; of a larger one there is its size only (protocol.SizeRecord)
+
+	Of, Hint string // of an error: what is too much, and what to do
 }
 
 // Inventory records what exists, so that a later Receive can leave out what has not changed. No
@@ -51,7 +54,7 @@ func (e Export) Inventory(ctx context.Context, client *ssh.Client, w io.Writer) 
 func (e Export) Receive(ctx context.Context, client *ssh.Client, w io.Writer) error {
 	ctx, cancel := e.Limits.context(ctx)
 	defer cancel()
-	req := protocol.ExportRequest{Root: e.Root, Skip: e.Skip, Whole: e.Whole, Paths: e.Paths}
+	req := protocol.ExportRequest{Root: e.Root, Skip: e.Skip, Whole: e.Whole, Paths: e.Paths, Most: e.Limits.File}
 	var known io.Reader
 	if e.Known != nil {
 		info, err := e.Known.Stat()

@@ -22,8 +22,7 @@ func (l Limits) context(ctx context.Context) (context.Context, context.CancelFun
 
 // exceeded is the error for exceeding the bound. format continues a sentence that begins with "it".
 func (l Limits) exceeded(format string, args ...any) error {
-	return agentbox.Errorf(agentbox.Conflict, "what setup made is too much to keep: it "+format, args...).
-		WithHint("let setup remove what boxes do not need, or name less in `caches:`")
+	return agentbox.Errorf(agentbox.Conflict, l.Of+" is too much to keep: it "+format, args...).WithHint("%s", l.Hint)
 }
 
 func (l Limits) writer(w io.Writer) io.Writer {

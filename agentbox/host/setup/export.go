@@ -19,7 +19,10 @@ import (
 
 // resultLimits bounds each part of a setup result, so that a box cannot fill this host's disk or
 // keep the daemon busy.
-var resultLimits = environment.Limits{Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour}
+var resultLimits = environment.Limits{
+	Bytes: 32 << 30, Files: 2_000_000, Time: time.Hour,
+	Of: "what setup made", Hint: "let setup remove what boxes do not need, or name less in `caches:`",
+}
 
 // resultParts are the parts of a setup result: the caches as a whole, and changes of everything
 // else. Git's directory is not part of it, since each box has its own.

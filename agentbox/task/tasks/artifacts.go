@@ -43,8 +43,11 @@ type Artifacts struct {
 // whole directories. The figures allow for what a legitimate build may leave. A box that sends more
 // gets no artifacts, and the task says so.
 var (
-	artifactLimits = environment.Limits{Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute}
-	lockfileLimits = environment.Limits{Bytes: 512 << 20, Files: 10_000, Time: time.Minute}
+	artifactLimits = environment.Limits{
+		Bytes: 8 << 30, Files: 500_000, Time: 5 * time.Minute, File: artifact.DefaultLimits.Bytes,
+		Of: "what is in the directories of artifacts", Hint: "name directories with less in `artifacts:`",
+	}
+	lockfileLimits = environment.Limits{Bytes: 512 << 20, Files: 10_000, Time: time.Minute, Of: "what lockfiles: names", Hint: "name files in `lockfiles:`"}
 )
 
 // Collect collects the files that a task's configuration names. dir is the attempt's directory.

@@ -9,8 +9,10 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/artifact"
 	"agentbox/agentbox/job/jobs"
 	"agentbox/agentbox/task"
+	"agentbox/vmm/guest/protocol"
 )
 
 // noBoxes has none.
@@ -18,6 +20,13 @@ type noBoxes struct{ jobs.Boxes }
 
 func (noBoxes) Connect(context.Context, api.BoxRef, agentbox.Progress) (api.Connection, error) {
 	return api.Connection{}, errors.New("the box is gone")
+}
+
+// What a box calls the size of a file that it does not send is what is read here.
+func TestSizeRecord(t *testing.T) {
+	if artifact.SizeRecord != protocol.SizeRecord {
+		t.Errorf("%s, %s", artifact.SizeRecord, protocol.SizeRecord)
+	}
 }
 
 // A daemon that dies after the statement and before the result collects again. If the box is gone

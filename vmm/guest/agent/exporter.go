@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -272,7 +273,9 @@ func (e *exporter) file(path string, head *tar.Header, st *syscall.Stat_t) error
 		return fmt.Errorf("%s became something else while it was read", path)
 	}
 	// The size in the header is that of the file which is open, not of the one that was listed.
-	head.Size = info.Size()
+	if head.Size = info.Size(); e.req.Most > 0 && head.Size > e.req.Most {
+		head.PAXRecords, head.Size = map[string]string{protocol.SizeRecord: strconv.FormatInt(head.Size, 10)}, 0
+	}
 	if err := e.begin(head, st); err != nil {
 		return err
 	}

@@ -139,6 +139,31 @@ func TestExportPaths(t *testing.T) {
 	}
 }
 
+// Of a file that is too large there is its size, and none of its content.
+func TestExportTooLarge(t *testing.T) {
+	root := t.TempDir()
+	for name, size := range map[string]int64{"fits": 8, "large": 1 << 40} {
+		file := filepath.Join(root, name)
+		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request, _ := json.Marshal(protocol.ExportRequest{Root: root, Most: 8})
+	var buf bytes.Buffer
+	if err := serveExport(bufio.NewReader(bytes.NewReader(append(request, '\n'))), &buf); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	r := tar.NewReader(&buf)
+	h, err := r.Next()
+	for ; err == nil; h, err = r.Next() {
+		got[h.Name] = fmt.Sprint(h.Size, h.PAXRecords[protocol.SizeRecord])
+	}
+	if want := map[string]string{"fits": "8", "large": "01099511627776"}; err != io.EOF || !maps.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestExportReadError(t *testing.T) {
 	if err := export(protocol.ExportRequest{Root: t.TempDir() + "/gone"}, nil, io.Discard); err == nil {
 		t.Error("a root that is not there gave an export")

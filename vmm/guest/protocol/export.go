@@ -23,4 +23,10 @@ type ExportRequest struct {
 	// is not as in the inventory.
 	Whole [][]string `json:"whole,omitempty"`
 	Paths []string   `json:"paths,omitempty"` // only these below Root, whether or not they changed; a missing one is no error
+	// Most is how many bytes of a file are exported, 0 for all. A larger one is empty, and its size is in
+	// SizeRecord.
+	Most int64 `json:"most,omitempty"`
 }
+
+// SizeRecord is the PAX record with the size of a file whose content was left out.
+const SizeRecord = "AGENTBOX.size"
