@@ -120,7 +120,7 @@ func publishName(ctx context.Context, store *cachestore.Store, of StoredSnapshot
 
 // putPack keeps a pack under a key, which it had no other one under.
 func (s Snapshots) putPack(ctx context.Context, store *cachestore.Store, key string, write func(context.Context, io.Writer) error) (put cachestore.PutResult, err error) {
-	return put, untilNamed(func() error {
+	err = untilNamed(func() error {
 		err := background.Pipe(ctx, write, func(ctx context.Context, r io.Reader) (err error) {
 			put, err = store.PutStream(ctx, r, blob.Info{Kind: blob.Snapshot, MediaType: packType})
 			return err
@@ -136,6 +136,7 @@ func (s Snapshots) putPack(ctx context.Context, store *cachestore.Store, key str
 		_, err = store.Publish(ctx, blob.Name{Namespace: snapshotNamespace, Key: key, Manifest: put.Manifest, Scope: blob.Local})
 		return err
 	})
+	return put, err
 }
 
 // History returns the manifest of the pack of a commit with its history. write writes it, if there is none.
