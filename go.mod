@@ -26,6 +26,7 @@ require (
 	github.com/netresearch/go-cron v0.9.1 // its parser of crontab lines; robfig/cron has had no release since 2020
 	github.com/opencontainers/runtime-spec v1.3.0 // the description that runsc gets
 	github.com/pelletier/go-toml/v2 v2.3.1 // configurations, with line numbers
+	github.com/pjbgf/sha1cd v0.6.0 // names of git objects, with a look for the attacks on SHA-1
 	github.com/pkg/sftp v1.13.12 // files in a box
 	github.com/prometheus/client_golang v1.24.1 // what the daemon uses
 	github.com/prometheus/procfs v0.23.0 // what a box uses
@@ -117,7 +118,7 @@ require (
 	github.com/jinzhu/copier v0.4.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/kballard/go-shellquote v0.0.0-20180428030007-95032a82bc51 // indirect
-	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
+	github.com/klauspost/cpuid/v2 v2.3.0 // indirect
 	github.com/kr/fs v0.1.0 // indirect
 	github.com/lima-vm/go-qcow2reader v0.7.1 // indirect
 	github.com/lima-vm/sshocker v0.3.11 // indirect
