@@ -67,12 +67,13 @@ type capture struct {
 	made      []object // what HEAD lacks
 	nowTree   id       // of now
 	below     int      // how many of made that has
+	held      held
 }
 
 // Run captures the workspace in the current directory. asked is the environment, as the script has it;
 // in has the host's answer. With an error that is errOther nothing was written.
 func Run(in io.Reader, out io.Writer, asked func(string) string) (err error) {
-	c := &capture{asked: asked}
+	c := &capture{asked: asked, held: held{left: maxHeld, all: map[id][]byte{}}}
 	if c.root, err = os.Getwd(); err == nil {
 		c.root, err = filepath.EvalSymlinks(c.root)
 	}
@@ -198,6 +199,11 @@ func (c *capture) answer(in io.Reader, out io.Writer) error {
 
 // packByGit has git send what the host wants and the host lacks.
 func (c *capture) packByGit(tips, has []string, out io.Writer) error {
+	for _, content := range c.held.all {
+		if _, err := c.write("blob", int64(len(content)), bytes.NewReader(content)); err != nil {
+			return err
+		}
+	}
 	there, err := c.run(strings.NewReader(strings.Join(has, "^{commit}\n")+"^{commit}\n"), "cat-file", "--batch-check=^%(objectname)")
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/zlib"
 	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +14,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+
+	"agentbox/agentbox/git/objects"
 )
 
 // id is the name of an object.
-type id [sha1.Size]byte
-
-func (i id) String() string { return hex.EncodeToString(i[:]) }
+type id = objects.ID
 
 // entry is a file of a tree.
 type entry struct {
@@ -45,32 +45,80 @@ var (
 )
 
 // parseID reads a full name of an object.
-func parseID(text string) (out id, err error) {
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != len(out) {
-		return out, other("an object " + text)
+func parseID(text string) (id, error) {
+	name, err := objects.ParseID(text)
+	if err != nil {
+		err = other(err.Error())
 	}
-	return id(b), nil
+	return name, err
 }
 
-// object writes an object, uncompressed: git reads it once, to send it; where nothing is sent, a file is only
-// hashed. Of a file that changes its size meanwhile nothing is captured.
-func (c *capture) object(kind string, size int64, content io.Reader) (id, error) {
-	if kind == "blob" && c.asked("LIST") != "" {
-		return hash(kind, size, content, io.Discard)
+// maxHeld bounds the contents that are held, in bytes: the box may have little memory.
+const maxHeld = 64 << 20
+
+// held has the contents of files that were read.
+type held struct {
+	mu   sync.Mutex
+	left int64
+	all  map[id][]byte
+}
+
+// take makes room for content, if there is any.
+func (h *held) take(size int64) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if size > h.left {
+		return nil
 	}
+	h.left -= size
+	return make([]byte, 0, size)
+}
+
+func (h *held) put(name id, content []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all[name] = content
+}
+
+// object makes an object: a file is held, as far as there is room, all else is written uncompressed, as git
+// reads it once, to send it. Where nothing is sent, a file is only hashed. Of a file that changes its size
+// meanwhile nothing is captured.
+func (c *capture) object(kind string, size int64, content io.Reader) (id, error) {
+	if kind != "blob" {
+		name, err := c.write(kind, size, content)
+		if err == nil {
+			c.made = append(c.made, object{name: name, kind: kind})
+		}
+		return name, err
+	}
+	if c.asked("LIST") != "" {
+		return sum(headOf(kind, size), size, content, io.Discard)
+	}
+	room := c.held.take(size)
+	if room == nil {
+		return c.write(kind, size, content)
+	}
+	to := bytes.NewBuffer(room)
+	name, err := sum(headOf(kind, size), size, content, to)
+	if err == nil {
+		c.held.put(name, to.Bytes())
+	}
+	return name, err
+}
+
+// write writes an object.
+func (c *capture) write(kind string, size int64, content io.Reader) (id, error) {
 	f, err := os.CreateTemp(c.temp, "new-")
 	if err != nil {
 		return id{}, err
 	}
 	defer f.Close()
 	packed, _ := zlib.NewWriterLevel(f, zlib.NoCompression) // the level is one
-	name, err := hash(kind, size, content, packed)
-	if err = errors.Join(err, packed.Close()); err != nil {
+	head := headOf(kind, size)
+	_, headErr := io.WriteString(packed, head)
+	name, err := sum(head, size, content, packed)
+	if err = errors.Join(headErr, err, packed.Close()); err != nil {
 		return id{}, err
-	}
-	if kind != "blob" {
-		c.made = append(c.made, object{name: name, kind: kind})
 	}
 	at := filepath.Join(c.temp, "objects", name.String()[:2], name.String()[2:])
 	err = os.Mkdir(filepath.Dir(at), 0o700)
@@ -80,12 +128,14 @@ func (c *capture) object(kind string, size int64, content io.Reader) (id, error)
 	return name, errors.Join(err, os.Rename(f.Name(), at))
 }
 
-// hash returns the name of an object, and writes it.
-func hash(kind string, size int64, content io.Reader, to io.Writer) (id, error) {
+// headOf is what git's name of an object is a sum of, before the content.
+func headOf(kind string, size int64) string { return fmt.Sprintf("%s %d\x00", kind, size) }
+
+// sum returns the name of an object that begins with head, and writes its content.
+func sum(head string, size int64, content io.Reader, to io.Writer) (id, error) {
 	sum := sha1.New()
-	both := io.MultiWriter(sum, to)
-	fmt.Fprintf(both, "%s %d\x00", kind, size)
-	n, err := io.CopyBuffer(both, struct{ io.Reader }{io.LimitReader(content, size+1)}, make([]byte, min(size+1, 1<<18)))
+	_, _ = io.WriteString(sum, head)
+	n, err := io.CopyBuffer(io.MultiWriter(sum, to), struct{ io.Reader }{io.LimitReader(content, size+1)}, make([]byte, min(size+1, 1<<18)))
 	if err == nil && n != size {
 		err = other("a file that is being written")
 	}
