@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,14 +10,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
 	"agentbox/agentbox/git"
+	"agentbox/agentbox/git/objects"
 	"agentbox/agentbox/workspace"
 )
 
@@ -181,8 +187,7 @@ func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, w *t
 		return err
 	}
 	defer root.Close()
-	w.root, w.left, w.ids = root, maxTree, map[string]string{}
-	var ids strings.Builder
+	w.root, w.left, w.ids, w.links = root, maxTree, map[string]string{}, map[string]string{}
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		facts, name, ok := strings.Cut(line, "\t")
 		f := strings.Fields(facts) // MODE TYPE ID
@@ -199,16 +204,11 @@ func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, w *t
 			continue
 		}
 		w.ids[name] = f[2]
-		if w.like.link(root, dir, name, f[0], f[2], w.at) {
-			continue
+		if !w.like.link(root, dir, name, f[0], f[2], w.at) {
+			w.files = append(w.files, fileOfTree{name, f[0], f[2]})
 		}
-		w.names, w.modes = append(w.names, name), append(w.modes, f[0])
-		ids.WriteString(f[2] + "\n")
 	}
-	if err := background.Pipe(ctx, func(ctx context.Context, p io.Writer) error {
-		_, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "--batch"}, Stdin: strings.NewReader(ids.String()), Stdout: p})
-		return mirrorError(err)
-	}, w.write); err != nil {
+	if err := errors.Join(w.writeSmall(ctx, filepath.Join(m.dir, "objects")), m.writeLarge(ctx, w)); err != nil {
 		return agentbox.MarkNoSpace(err)
 	}
 	for name, target := range w.links {
@@ -219,21 +219,79 @@ func (m mirror) writeFiles(ctx context.Context, trees []string, dir string, w *t
 	return nil
 }
 
-// treeWriter writes files that come from `git cat-file --batch`.
+// fileOfTree is a file of a tree: its path, and its mode and blob as git ls-tree has them.
+type fileOfTree struct{ name, mode, id string }
+
+// treeWriter writes files of trees. mu guards links and left.
 type treeWriter struct {
-	root         *os.Root
-	names, modes []string // in the order in which the files come
-	links        map[string]string
-	left         int64 // bytes that may still be written
-	at           time.Time
-	ids          map[string]string // the blobs of all files
-	like         *likeTree
+	root  *os.Root
+	files []fileOfTree // that are not written yet
+	at    time.Time
+	ids   map[string]string // the blobs of all files
+	like  *likeTree
+
+	mu    sync.Mutex
+	links map[string]string
+	left  int64 // bytes that may still be written
 }
 
+// maxSmall bounds files that are read whole, in bytes.
+const maxSmall = 16 << 20
+
+// writeSmall writes the files that it can read from a directory of objects, several at once, and leaves
+// the others in files.
+func (t *treeWriter) writeSmall(ctx context.Context, dir string) error {
+	store, err := objects.Open(dir)
+	if err != nil {
+		return nil // git may know how to read it
+	}
+	defer store.Close()
+	done := make([]bool, len(t.files))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.NumCPU())
+	for i, f := range t.files {
+		id, err := objects.ParseID(f.id)
+		if err != nil {
+			continue
+		}
+		g.Go(func() error {
+			o, err := store.Read(id, maxSmall)
+			if done[i] = err == nil && o.Kind == objects.Blob; !done[i] {
+				return nil
+			}
+			return errors.Join(ctx.Err(), t.one(f, int64(len(o.Content)), bytes.NewReader(o.Content)))
+		})
+	}
+	err = g.Wait()
+	var left []fileOfTree
+	for i, f := range t.files {
+		if !done[i] {
+			left = append(left, f)
+		}
+	}
+	t.files = left
+	return err
+}
+
+// writeLarge has git read what files has.
+func (m mirror) writeLarge(ctx context.Context, t *treeWriter) error {
+	if len(t.files) == 0 {
+		return nil
+	}
+	var ids strings.Builder
+	for _, f := range t.files {
+		ids.WriteString(f.id + "\n")
+	}
+	return background.Pipe(ctx, func(ctx context.Context, p io.Writer) error {
+		_, _, err := m.Run(ctx, git.Call{Args: []string{"cat-file", "--batch"}, Stdin: strings.NewReader(ids.String()), Stdout: p})
+		return mirrorError(err)
+	}, t.write)
+}
+
+// write writes files that come from `git cat-file --batch`.
 func (t *treeWriter) write(ctx context.Context, r io.Reader) error {
 	in := bufio.NewReaderSize(r, 1<<20)
-	t.links = map[string]string{}
-	for i, name := range t.names {
+	for _, one := range t.files {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return err
@@ -244,12 +302,9 @@ func (t *treeWriter) write(ctx context.Context, r io.Reader) error {
 		}
 		size, err := strconv.ParseInt(f[len(f)-1], 10, 64)
 		if err != nil {
-			return fmt.Errorf("git says %q of %q", line, name)
+			return fmt.Errorf("git says %q of %q", line, one.name)
 		}
-		if t.left -= size; t.left < 0 {
-			return workspace.TooLarge(maxTree)
-		}
-		if err := errors.Join(ctx.Err(), t.one(name, t.modes[i], io.LimitReader(in, size))); err != nil {
+		if err := errors.Join(ctx.Err(), t.one(one, size, io.LimitReader(in, size))); err != nil {
 			return err
 		}
 		if _, err := in.Discard(1); err != nil {
@@ -260,23 +315,32 @@ func (t *treeWriter) write(ctx context.Context, r io.Reader) error {
 }
 
 // one writes one file, or remembers a link.
-func (t *treeWriter) one(name, mode string, r io.Reader) error {
-	if mode == "120000" {
+func (t *treeWriter) one(file fileOfTree, size int64, r io.Reader) error {
+	t.mu.Lock()
+	t.left -= size
+	left := t.left
+	t.mu.Unlock()
+	if left < 0 {
+		return workspace.TooLarge(maxTree)
+	}
+	if file.mode == "120000" {
 		target, err := io.ReadAll(r)
-		t.links[name] = string(target)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.links[file.name] = string(target)
 		return err
 	}
 	perm := os.FileMode(0o644)
-	if mode == "100755" {
+	if file.mode == "100755" {
 		perm = 0o755
 	}
-	if err := t.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := t.root.MkdirAll(filepath.Dir(file.name), 0o755); err != nil {
 		return err
 	}
-	f, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	f, err := t.root.OpenFile(file.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close(), t.root.Chtimes(name, t.at, t.at))
+	return errors.Join(err, f.Close(), t.root.Chtimes(file.name, t.at, t.at))
 }

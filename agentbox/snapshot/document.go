@@ -191,7 +191,7 @@ func (d Document) WriteWork(ctx context.Context, dir string, w io.Writer) error 
 		_, err := io.Copy(w, io.NewSectionReader(d.sent, 0, math.MaxInt64))
 		return err
 	}
-	return git.PackWork(ctx, mirror{mirrorFor(dir, len(d.Whole))}, w, d.tips(), d.Partial, d.Base)
+	return mirror{mirrorFor(dir, len(d.Whole))}.packWork(ctx, w, d.tips(), d.Partial, d.Base)
 }
 
 // WriteHistory writes a pack of the base with its history, without that of commits which a mirror elsewhere
@@ -242,17 +242,9 @@ func (d Document) Lacks(ctx context.Context, dir string) (history, work bool, er
 // their objects, and nothing is kept of a pack that does not have what the snapshot names. history is
 // nil if the mirror has the base.
 func (d Document) Receive(ctx context.Context, dir string, history, work io.Reader) error {
-	m, err := openMirror(ctx, dir, len(d.Whole))
+	m, err := d.mirror(ctx, dir)
 	if err != nil {
 		return err
-	}
-	if err := m.addShallow(ctx, d.Shallow); err != nil {
-		return err
-	}
-	if d.Partial {
-		if err := os.WriteFile(filepath.Join(m.dir, promised), nil, 0o600); err != nil {
-			return mirrorError(err)
-		}
 	}
 	if history != nil {
 		if err := m.receiveHistory(ctx, history, d); err != nil {
@@ -278,9 +270,21 @@ func (d Document) Receive(ctx context.Context, dir string, history, work io.Read
 	return m.setRefs(ctx, d.refs(id))
 }
 
+// mirror opens the mirror that is to have a snapshot, which says what it lacks of the history.
+func (d Document) mirror(ctx context.Context, dir string) (mirror, error) {
+	m, err := openMirror(ctx, dir, len(d.Whole))
+	if err == nil {
+		err = m.addShallow(ctx, d.Shallow)
+	}
+	if err == nil && d.Partial {
+		err = mirrorError(os.WriteFile(filepath.Join(m.dir, promised), nil, 0o600))
+	}
+	return m, err
+}
+
 // ReceiveBase takes the history of what a snapshot is to build on, as Receive does.
 func (d Document) ReceiveBase(ctx context.Context, dir string, history io.Reader) error {
-	m, err := openMirror(ctx, dir, len(d.Whole))
+	m, err := d.mirror(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -318,7 +322,7 @@ func (d *Document) receiveKnown(ctx context.Context, m mirror, dir string, work 
 	if err != nil {
 		return err
 	}
-	return d.Receive(ctx, dir, nil, struct{ io.Reader }{work}) // whoever is sent it gets the deltas of the pack
+	return d.Receive(ctx, dir, nil, work)
 }
 
 // KeepPushed keeps a snapshot that a machine handed back under a ref of its name, which it returns, in

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,15 +11,18 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"agentbox/agentbox"
 	"agentbox/agentbox/background"
-	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/durable"
 	"agentbox/agentbox/git"
+	"agentbox/agentbox/git/objects"
 	"agentbox/agentbox/workspace"
 )
 
@@ -181,7 +185,7 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 	}
 	defer os.RemoveAll(quarantine)
 	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
-	loose := m.unpack(ctx, env, pack, limit)
+	loose := m.unpack(ctx, quarantine, env, pack, limit)
 	if !loose {
 		// To compress again what deltas build on would take longer than all the rest.
 		if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
@@ -207,9 +211,9 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 }
 
 // unpack makes a file of each object of a pack that has few and can be read again, and tells whether it has:
-// index-pack would copy, and hash, all that deltas build on. A failure is left to index-pack, which tolerates
-// more.
-func (m mirror) unpack(ctx context.Context, env []string, pack io.Reader, limit int64) bool {
+// index-pack would copy, and hash, all that deltas build on. Files it writes itself; what git reads to find
+// its way, all other objects, git checks and writes. A failure is left to index-pack, which tolerates more.
+func (m mirror) unpack(ctx context.Context, quarantine string, env []string, pack io.Reader, limit int64) bool {
 	again, ok := pack.(io.ReadSeeker)
 	if !ok {
 		return false
@@ -220,14 +224,56 @@ func (m mirror) unpack(ctx context.Context, env []string, pack io.Reader, limit 
 	if err != nil || seekErr != nil || binary.BigEndian.Uint32(head[8:]) > maxLoose {
 		return false
 	}
-	// git writes what follows a pack to its output.
-	after := &bounded.LimitedWriter{W: io.Discard, Err: errors.New("something follows the pack")}
-	if _, _, err := m.Run(ctx, git.Call{Env: env, Stdin: again, Stdout: after,
-		Args: []string{"-c", "core.compression=0", "unpack-objects", "-q", "--strict", fmt.Sprintf("--max-input-size=%d", limit)}}); err == nil {
-		return true
+	structure, err := m.unpackFiles(ctx, quarantine, again, min(limit, maxUnpacked))
+	if err == nil {
+		_, _, err = m.Run(ctx, git.Call{Env: env, Stdin: structure, Stdout: io.Discard, Args: []string{"-c", "core.compression=0", "unpack-objects", "-q", "--strict"}})
 	}
-	_, _ = again.Seek(0, io.SeekStart) // else index-pack fails, too
-	return false
+	if err != nil {
+		_, _ = again.Seek(0, io.SeekStart) // else index-pack fails, too
+	}
+	return err == nil
+}
+
+// maxUnpacked bounds what is held of a pack that is read here, in bytes.
+const maxUnpacked = 128 << 20
+
+// unpackFiles writes the files of a pack into a directory of objects, and returns a pack of all else.
+func (m mirror) unpackFiles(ctx context.Context, to string, pack io.Reader, most int64) (*bytes.Buffer, error) {
+	here, err := objects.Open(filepath.Join(m.dir, "objects"))
+	if err != nil {
+		return nil, err
+	}
+	defer here.Close()
+	var structure []objects.Object
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(2 * runtime.NumCPU()) // they wait for the disk, too
+	err = objects.ReadPack(pack, most, func(id objects.ID) (objects.Object, error) { return here.Read(id, most) }, func(o objects.Object) error {
+		if o.Kind != objects.Blob {
+			structure = append(structure, o)
+			return ctx.Err()
+		}
+		g.Go(func() error {
+			_, err := objects.WriteLoose(to, o)
+			return err
+		})
+		return ctx.Err()
+	})
+	rest := &bytes.Buffer{}
+	return rest, errors.Join(err, g.Wait(), writeWhole(rest, structure))
+}
+
+// writeWhole writes a pack of objects.
+func writeWhole(w io.Writer, all []objects.Object) error {
+	out, err := objects.NewPackWriter(w, len(all))
+	for _, o := range all {
+		if err == nil {
+			err = out.Write(o.Kind, len(o.Content), bytes.NewReader(o.Content))
+		}
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	return err
 }
 
 // moveLoose moves objects into the mirror. Like git it leaves it to the file system that they are there

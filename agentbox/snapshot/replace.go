@@ -200,7 +200,7 @@ const maxLoose = 100
 // bring sends the objects of commits to a box, without those that it has, the trees of others, and sets a
 // ref there, unless that is "".
 func (m mirror) bring(ctx context.Context, g Guest, dir string, tips, without, known []string, ref, id string) error {
-	objects, err := git.List(ctx, m, tips, known)
+	list, err := git.List(ctx, m, tips, known)
 	if err != nil {
 		return mirrorError(err)
 	}
@@ -208,14 +208,18 @@ func (m mirror) bring(ctx context.Context, g Guest, dir string, tips, without, k
 	if err != nil {
 		return mirrorError(err)
 	}
-	few := ""
-	if objects = append(objects, trees...); bytes.Count(objects, []byte("\n")) <= maxLoose {
-		few = "1"
+	loose := ""
+	if list = append(list, trees...); bytes.Count(list, []byte("\n")) <= maxLoose {
+		loose = "1"
 	}
+	pack := m.few(ctx, list, known[0], tips[0])
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		return mirrorError(git.PackFew(ctx, m, w, objects, known...))
+		if pack != nil {
+			return pack.write(w)
+		}
+		return mirrorError(git.PackFew(ctx, m, w, list, known...))
 	}, func(ctx context.Context, r io.Reader) error {
-		return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Stdin: r, Env: map[string]string{"REF": ref, "ID": id, "FEW": few}})
+		return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Stdin: r, Env: map[string]string{"REF": ref, "ID": id, "FEW": loose}})
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"agentbox/agentbox"
-	"agentbox/agentbox/git"
 	"agentbox/agentbox/workspace"
 )
 
@@ -22,7 +21,7 @@ func Send(ctx context.Context, kept Kept, w io.Writer) error {
 	if has[kept.Base] {
 		base = kept.Base
 	}
-	return git.PackWork(ctx, m, w, kept.tips(), exists(filepath.Join(m.dir, promised)), base)
+	return m.packWork(ctx, w, kept.tips(), exists(filepath.Join(m.dir, promised)), base)
 }
 
 // tips are the commits that were kept.
