@@ -5,8 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox/git"
 )
@@ -144,19 +147,41 @@ func nestedHead(root string) string {
 }
 
 // hashes returns git's object names for the contents of files in the checkout, in order. A file
-// that cannot be opened without following a link yields "".
+// that cannot be opened without following a link yields "". Git, which may convert contents, is asked of
+// those only that are not as they are in the box.
 func hashes(ctx context.Context, v *git.View, repo Repo, files []change) ([]string, error) {
 	out := make([]string, len(files))
+	there := make([]bool, len(files))
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for i, c := range files {
+		g.Go(func() error {
+			f, err := git.OpenPlain(filepath.Join(repo.Root, filepath.FromSlash(unquotePath(c.path))))
+			if err != nil {
+				return nil
+			}
+			defer f.Close()
+			there[i] = true
+			info, err := f.Stat()
+			if err == nil {
+				out[i], err = git.ReadBlobID(f, info.Size(), len(c.blob))
+			}
+			if err != nil || out[i] != c.blob {
+				out[i] = ""
+			}
+			return ctx.Err()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
 	var list strings.Builder
 	var asked []int
 	for i, c := range files {
-		f, err := git.OpenPlain(filepath.Join(repo.Root, filepath.FromSlash(unquotePath(c.path))))
-		if err != nil {
-			continue
+		if there[i] && out[i] == "" {
+			asked = append(asked, i)
+			list.WriteString(quotePath(unquotePath(c.path)) + "\n")
 		}
-		f.Close()
-		asked = append(asked, i)
-		list.WriteString(quotePath(unquotePath(c.path)) + "\n")
 	}
 	if len(asked) == 0 {
 		return out, nil
