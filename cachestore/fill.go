@@ -3,6 +3,7 @@ package cachestore
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -239,6 +240,84 @@ func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source,
 		f.onChunk = countProgress(n, progress)
 	}
 	return errors.Join(f.fetchBoth(ctx, soon, rest), f.close())
+}
+
+// FetchTo is Fetch, and writes the blob to w meanwhile, each chunk as soon as all before it have come. An error
+// of w ends it.
+func (s *Store) FetchTo(ctx context.Context, manifest agentbox.Digest, src Source, w io.Writer) error {
+	defer s.guard.hold(manifest)()
+	m, err := s.EnsureManifest(ctx, manifest, src)
+	if err != nil {
+		return err
+	}
+	p, err := s.Presence(m)
+	if err != nil {
+		return err
+	}
+	f := s.newFiller(manifest, m, src)
+	soon, rest := byPriority(m, p.Missing, nil)
+	due := newExpected(m, append(soon, rest...))
+	f.onChunk = func(_ context.Context, i int, _ []byte) error {
+		due.came(m.Chunks[i].Digest)
+		return nil
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return f.fetchBoth(gctx, soon, rest) })
+	group.Go(func() error {
+		for i, c := range m.Chunks {
+			if err := due.wait(gctx, c.Digest); err != nil {
+				return err
+			}
+			b, err := f.chunk(gctx, i, nil)
+			if err == nil {
+				_, err = w.Write(b)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return errors.Join(group.Wait(), f.close())
+}
+
+// expected are chunks that are still to come.
+type expected struct {
+	mu  sync.Mutex
+	all map[agentbox.Digest]chan struct{} // closed when it has
+}
+
+func newExpected(m blob.Manifest, chunks []int) *expected {
+	e := &expected{all: make(map[agentbox.Digest]chan struct{}, len(chunks))}
+	for _, i := range chunks {
+		e.all[m.Chunks[i].Digest] = make(chan struct{})
+	}
+	return e
+}
+
+func (e *expected) came(d agentbox.Digest) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c, ok := e.all[d]; ok { // it may come twice
+		close(c)
+		delete(e.all, d)
+	}
+}
+
+// wait waits until a chunk is not expected any more.
+func (e *expected) wait(ctx context.Context, d agentbox.Digest) error {
+	e.mu.Lock()
+	c, ok := e.all[d]
+	e.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // countProgress is for filler.onChunk. It does not call progress concurrently.

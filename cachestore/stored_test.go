@@ -2,6 +2,7 @@ package cachestore
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"agentbox/agentbox"
@@ -43,6 +44,44 @@ func TestStoredBeforeFlush(t *testing.T) {
 		t.Errorf("a block that was evicted: %v", err)
 	}
 }
+
+// What is written while it comes is the blob, whatever was here before, and twice in it.
+func TestFetchTo(t *testing.T) {
+	far := openStore(t, t.TempDir())
+	stream := noise(5, 6<<20)
+	stream = append(stream, stream[:3<<20]...)
+	for name, b := range map[string]agentbox.Digest{"image": putImage(t, far, diskImage(4, 8)).Manifest, "stream": putStream(t, far, stream).Manifest} {
+		near := openStore(t, t.TempDir())
+		want := readBlob(t, far, b, nil)
+		r, err := near.OpenBlob(t.Context(), b, far)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.ReadAt(make([]byte, 10), 2<<20); err != nil { // one of its chunks is here
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time all of it is
+			var got bytes.Buffer
+			if err := near.FetchTo(t.Context(), b, far, &got); err != nil || !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("%s: %d of %d bytes: %v", name, got.Len(), len(want), err)
+			}
+		}
+		full := errors.New("full")
+		if err := openStore(t, t.TempDir()).FetchTo(t.Context(), b, far, writerFunc(func(p []byte) (int, error) { return 0, full })); !errors.Is(err, full) {
+			t.Errorf("%s into a writer that fails: %v", name, err)
+		}
+		if err := openStore(t, t.TempDir()).FetchTo(t.Context(), b, near, &bytes.Buffer{}); err != nil {
+			t.Errorf("%s from where it was fetched to: %v", name, err)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestFetchProgress(t *testing.T) {
 	b := noise(12, 6*blob.BlockSize)

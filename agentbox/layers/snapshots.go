@@ -239,6 +239,15 @@ func (s Snapshots) FetchPack(ctx context.Context, remotes *Remotes, manifest age
 	}{io.NewSectionReader(r, 0, m.Size), r}, m.Size, nil
 }
 
+// StreamPack gets a pack from the team, and writes it to w while it comes.
+func (s Snapshots) StreamPack(ctx context.Context, remotes *Remotes, manifest agentbox.Digest, w io.Writer) error {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return store.FetchTo(ctx, manifest, remotes.Source(Team), w)
+}
+
 // AdoptAs keeps a snapshot of which the pack came from the team, and the document was made here.
 func (s Snapshots) AdoptAs(ctx context.Context, d snapshot.Document, work agentbox.Digest, size int64, of string) (out StoredSnapshot, err error) {
 	store, err := s.Store(ctx)

@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/durable"
@@ -158,23 +161,8 @@ func (s *Store) Make(ctx context.Context, project string, write func(dir, like s
 	defer os.RemoveAll(dir)
 	made := &manifest{Project: project}
 	tree := filepath.Join(dir, treeDir)
-	err = write(tree, before.tree)
-	if err == nil {
-		err = filepath.WalkDir(tree, func(file string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			name, err := filepath.Rel(tree, file)
-			if err != nil {
-				return err
-			}
-			e, same := before.shared(file, filepath.ToSlash(name))
-			if !same {
-				e, err = describe(file, filepath.ToSlash(name))
-			}
-			made.Entries = append(made.Entries, e)
-			return err
-		})
+	if err = write(tree, before.tree); err == nil {
+		made.Entries, err = before.describeAll(tree)
 	}
 	if err != nil {
 		return c, nil, err
@@ -193,6 +181,32 @@ func (s *Store) Make(ctx context.Context, project string, write func(dir, like s
 		return c, nil, err
 	}
 	return s.Open(ctx, d)
+}
+
+// describeAll describes all that a tree has, without a look into what it shares with p.
+func (p *previous) describeAll(tree string) ([]entry, error) {
+	var names []string
+	err := filepath.WalkDir(tree, func(file string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(tree, file)
+		names = append(names, name)
+		return err
+	})
+	all := make([]entry, len(names))
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for i, name := range names {
+		g.Go(func() (err error) {
+			file, ok := filepath.Join(tree, name), false
+			if all[i], ok = p.shared(file, filepath.ToSlash(name)); !ok {
+				all[i], err = describe(file, filepath.ToSlash(name))
+			}
+			return err
+		})
+	}
+	return all, errors.Join(err, g.Wait())
 }
 
 // lastMade is a project's last source, which stays until release; empty for none.

@@ -60,7 +60,7 @@ func (o *contextCluster) scenarios() []bench.Scenario {
 	all := sharing(o.open, nil,
 		l.scenario("context/attach", "", o.attach), l.scenario("context/resume", "", o.resume),
 		l.scenario("context/snapshot-same", "", o.snapshot), l.scenario("context/snapshot-20-files", "", o.snapshotChanged),
-		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/push", "", o.push),
+		l.scenario("context/pull-warm", "", o.pullWarm), l.scenario("context/pull-warm-rm", "", o.pullAndLeave), l.scenario("context/push", "", o.push),
 		l.scenario("context/live", "", o.live), l.scenario("context/pull-cold", "", o.pullCold))
 	return bench.InBoxes(agentbox.Box{Isolation: agentbox.GVisor}, 0, all...)
 }
@@ -207,19 +207,31 @@ func (o *contextCluster) joined(ctx context.Context) error {
 }
 
 // pull enters the box from the second machine, and leaves nothing of the box that this makes.
-func (o *contextCluster) pull(ctx context.Context) (time.Duration, error) {
-	return o.timed(ctx, 1, "enter", "--rm", "seed/"+contextBox, "--", "true")
+func (o *contextCluster) pull(ctx context.Context) (took time.Duration, err error) {
+	if took, err = o.timed(ctx, 1, "enter", "seed/"+contextBox, "--", "true"); err != nil {
+		return 0, err
+	}
+	box, err := o.command(ctx, 1, true, "ls", "-q")
+	if err == nil {
+		_, err = o.command(ctx, 1, true, "rm", "--force", box)
+	}
+	return took, err
 }
 
 // pullWarm is a second entering, of other work.
 func (o *contextCluster) pullWarm(ctx context.Context) (time.Duration, error) {
-	if err := o.warm(ctx); err != nil {
-		return 0, err
-	}
-	if err := o.change(ctx); err != nil {
+	if err := errors.Join(o.warm(ctx), o.change(ctx)); err != nil {
 		return 0, err
 	}
 	return o.pull(ctx)
+}
+
+// pullAndLeave is pullWarm with what follows the command: a look for new work, and the end of the box.
+func (o *contextCluster) pullAndLeave(ctx context.Context) (time.Duration, error) {
+	if err := errors.Join(o.warm(ctx), o.change(ctx)); err != nil {
+		return 0, err
+	}
+	return o.timed(ctx, 1, "enter", "--rm", "seed/"+contextBox, "--", "true")
 }
 
 // warm has the second machine enter once, unless it has.

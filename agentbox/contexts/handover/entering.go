@@ -13,6 +13,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/agentbox/api"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/contexts"
 	"agentbox/agentbox/fleet/elsewhere"
 	"agentbox/agentbox/identity"
@@ -186,27 +187,22 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 			return err
 		}
 	}
-	var history, work io.ReadCloser
-	var historyBytes, workBytes int64
+	var historyBytes int64
 	if lacksHistory {
-		if history, historyBytes, err = p.history(ctx, nameOf(theirs), dir); err != nil {
+		if historyBytes, err = p.history(ctx, nameOf(theirs), dir); err != nil {
 			return err
 		}
-		defer history.Close()
 	}
 	p.did(api.PartCommits, begun, historyBytes, cmp.Or(d.Branch, "no branch")+" at "+short(d.Head))
 	begun = time.Now()
 	// The pack is here whether or not the mirror needs it, so that the snapshot is whole.
-	if work, workBytes, err = p.pack(ctx, p.snap.Work, layers.AnySize); err != nil {
+	work, workBytes, err := p.pack(ctx, p.snap.Work, layers.AnySize)
+	if err != nil {
 		return err
 	}
 	defer work.Close()
 	if lacksWork {
-		var r io.Reader
-		if history != nil {
-			r = history
-		}
-		if err := d.Receive(ctx, dir, r, work); err != nil {
+		if err := d.Receive(ctx, dir, nil, work); err != nil {
 			return err
 		}
 	}
@@ -223,12 +219,13 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 	return nil
 }
 
-// history gets what the snapshot builds on. Its owner knows that without another look into the box, unless it
-// is of a task that ran elsewhere.
-func (p *pulling) history(ctx context.Context, name, mirror string) (io.ReadCloser, int64, error) {
-	have, err := p.snap.Document.Bases(ctx, mirror, maxBases)
+// history takes what the snapshot builds on into the mirror, while it comes, and tells how many bytes it has.
+// Its owner knows it without another look into the box, unless that is of a task that ran elsewhere.
+func (p *pulling) history(ctx context.Context, name, mirror string) (int64, error) {
+	d := p.snap.Document
+	have, err := d.Bases(ctx, mirror, maxBases)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	var answer contexts.Answer
 	if p.peer == p.whose {
@@ -236,10 +233,17 @@ func (p *pulling) history(ctx context.Context, name, mirror string) (io.ReadClos
 	}
 	if answer.History.IsZero() {
 		if answer, err = p.ask(ctx, contexts.Question{Name: name, History: true, Have: have}); err != nil {
-			return nil, 0, err
+			return 0, err
 		}
 	}
-	return p.pack(ctx, answer.History, layers.AnySize)
+	defer p.Team.Expect(p.peer, answer.History)()
+	size, err := p.Snapshots.SizeOf(ctx, p.Remotes, answer.History)
+	if err != nil {
+		return 0, err
+	}
+	return size, background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
+		return p.Snapshots.StreamPack(ctx, p.Remotes, answer.History, w)
+	}, func(ctx context.Context, r io.Reader) error { return d.ReceiveBase(ctx, mirror, r) })
 }
 
 // maxBases bounds the commits that the owner is told this machine has.
