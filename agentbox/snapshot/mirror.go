@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -11,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -218,21 +218,34 @@ func (m mirror) unpack(ctx context.Context, quarantine string, env []string, pac
 	if !ok {
 		return false
 	}
-	head := make([]byte, 12) // "PACK", the version, and how many objects follow
-	_, err := io.ReadFull(again, head)
-	_, seekErr := again.Seek(0, io.SeekStart)
-	if err != nil || seekErr != nil || binary.BigEndian.Uint32(head[8:]) > maxLoose {
-		return false
+	in := bufio.NewReader(again)
+	head, err := in.Peek(12) // "PACK", the version, and how many objects follow
+	if err == nil && binary.BigEndian.Uint32(head[8:]) > maxLoose {
+		err = errManyObjects
 	}
-	structure, err := m.unpackFiles(ctx, quarantine, again, min(limit, maxUnpacked))
+	var structure *bytes.Buffer
+	if err == nil {
+		structure, err = m.unpackFiles(ctx, quarantine, in, min(limit, maxUnpacked))
+	}
 	if err == nil {
 		_, _, err = m.Run(ctx, git.Call{Env: env, Stdin: structure, Stdout: io.Discard, Args: []string{"-c", "core.compression=0", "unpack-objects", "-q", "--strict"}})
 	}
-	if err != nil {
-		_, _ = again.Seek(0, io.SeekStart) // else index-pack fails, too
+	if err == nil {
+		return true
 	}
-	return err == nil
+	_, _ = again.Seek(0, io.SeekStart) // else index-pack fails, too
+	written, _ := filepath.Glob(filepath.Join(quarantine, "??"))
+	for _, dir := range written {
+		_ = os.RemoveAll(dir) // the caller removes all
+	}
+	return false
 }
+
+// errManyObjects is why a pack stays one.
+var errManyObjects = errors.New("it has many objects")
+
+// maxWaiting is how many files are written at once: more than there are processors, as they wait for the disk.
+const maxWaiting = 16
 
 // maxUnpacked bounds what is held of a pack that is read here, in bytes.
 const maxUnpacked = 128 << 20
@@ -246,7 +259,7 @@ func (m mirror) unpackFiles(ctx context.Context, to string, pack io.Reader, most
 	defer here.Close()
 	var structure []objects.Object
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(2 * runtime.NumCPU()) // they wait for the disk, too
+	g.SetLimit(maxWaiting)
 	err = objects.ReadPack(pack, most, func(id objects.ID) (objects.Object, error) { return here.Read(id, most) }, func(o objects.Object) error {
 		if o.Kind != objects.Blob {
 			structure = append(structure, o)

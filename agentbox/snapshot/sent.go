@@ -13,8 +13,8 @@ import (
 )
 
 // acceptWhole is receivePack for a box that has no commits of its own: its pack is what WriteWork would make,
-// once more and slower, unless it has another set of objects. It stays in k.kept.sent for that. git reads it
-// from a file, as it makes a file of each object then (unpack).
+// once more and slower, unless it has another set of objects. It stays in k.kept.sent for that, and is
+// unpacked as it comes.
 func (k *keepRun) acceptWhole(ctx context.Context, pack io.Reader, tips []string) error {
 	sent, err := os.CreateTemp(k.mirror.dir, "incoming-")
 	if err != nil {
@@ -23,18 +23,13 @@ func (k *keepRun) acceptWhole(ctx context.Context, pack io.Reader, tips []string
 	if err := os.Remove(sent.Name()); err != nil { // it is gone with its last user
 		return mirrorError(err)
 	}
-	n, err := io.Copy(sent, io.LimitReader(pack, k.req.Limit+1))
-	if err == nil && n > k.req.Limit {
-		err = tooLarge(k.req.Limit)
-	}
-	if err == nil {
-		_, err = sent.Seek(0, io.SeekStart)
-	}
+	in := &copied{from: io.LimitReader(pack, k.req.Limit+1), file: sent, left: k.req.Limit}
 	var fresh []string
-	if err == nil {
-		err = k.mirror.receive(ctx, sent, k.req.Limit, false, tips, func(dir string) {
-			fresh, _ = filepath.Glob(filepath.Join(dir, "??", "*"))
-		})
+	err = k.mirror.receive(ctx, in, k.req.Limit, false, tips, func(dir string) {
+		fresh, _ = filepath.Glob(filepath.Join(dir, "??", "*"))
+	})
+	if in.left < 0 {
+		err = tooLarge(k.req.Limit)
 	}
 	whole := false
 	if err == nil && len(fresh) > 0 {
@@ -45,6 +40,38 @@ func (k *keepRun) acceptWhole(ctx context.Context, pack io.Reader, tips []string
 	}
 	k.kept.sent = sent
 	return nil
+}
+
+// copied reads what comes, of which file gets a copy, until it is asked to begin again: then it reads that.
+type copied struct {
+	from  io.Reader
+	file  *os.File
+	left  int64 // bytes that may still come
+	again bool
+}
+
+func (c *copied) Read(p []byte) (int, error) {
+	if c.again {
+		return c.file.Read(p)
+	}
+	n, err := c.from.Read(p)
+	if c.left -= int64(n); c.left < 0 {
+		return 0, errors.New("more comes than may")
+	}
+	if _, writeErr := c.file.Write(p[:n]); writeErr != nil {
+		return 0, writeErr
+	}
+	return n, err
+}
+
+func (c *copied) Seek(offset int64, whence int) (int64, error) {
+	if !c.again {
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			return 0, err
+		}
+		c.again = true
+	}
+	return c.file.Seek(offset, whence)
 }
 
 // hasAll tells whether a pack has all that tips have and the base has not, and nothing else. fresh are the
