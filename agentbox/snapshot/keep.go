@@ -399,6 +399,9 @@ func (k *keepRun) count(ctx context.Context) error {
 	}
 	args := []string{"rev-list", "--count", k.kept.Head}
 	if has, err := k.mirror.has(ctx, k.req.Base); err == nil && has[k.req.Base] {
+		if k.kept.Head == k.req.Base {
+			return nil
+		}
 		args = append(args, "^"+k.req.Base)
 	}
 	out, err := k.mirror.git(ctx, nil, args...)

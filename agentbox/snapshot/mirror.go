@@ -138,10 +138,35 @@ func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (strin
 	return string(out), err
 }
 
-// has reports which of the commits the mirror has (git.Commits).
+// has reports which of the commits the mirror has (git.Commits). Git is asked of those only that are not found
+// without it.
 func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
-	have, err := git.Commits(ctx, m, commits...)
+	have := m.find(commits)
+	left := slices.DeleteFunc(slices.Clone(commits), func(id string) bool { return have[id] || id == "" })
+	if len(left) == 0 {
+		return have, nil
+	}
+	more, err := git.Commits(ctx, m, left...)
+	maps.Copy(have, more)
 	return have, mirrorError(err)
+}
+
+// find looks for commits without git.
+func (m mirror) find(commits []string) map[string]bool {
+	have := map[string]bool{}
+	here, err := objects.Open(filepath.Join(m.dir, "objects"))
+	if err != nil {
+		return have
+	}
+	defer here.Close()
+	for _, name := range commits {
+		if id, err := objects.ParseID(name); err == nil && !have[name] {
+			if o, err := here.Read(id, maxFact); err == nil && o.Kind == objects.Commit {
+				have[name] = true
+			}
+		}
+	}
+	return have
 }
 
 // emptyTree returns the object name of an empty tree, which it writes to the mirror.
