@@ -21,6 +21,9 @@ import (
 // program is what boxes have for capture, beside the script (vmm/guest/capture).
 const program = "agentbox-capture"
 
+// takeProgram is what they have to take a small pack (bring).
+const takeProgram = "agentbox-take"
+
 // question is what capture is asked in a box.
 func (k *keepRun) question() environment.Command {
 	rest, same := "", ""

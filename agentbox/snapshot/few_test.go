@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/environment"
 	"agentbox/agentbox/git"
 )
 
@@ -87,6 +89,67 @@ func TestFew(t *testing.T) {
 	}
 	if one.few(t.Context(), bytes.Repeat(list, maxFew), base, tip) != nil || one.few(t.Context(), []byte(strings.Repeat("1", 40)+" x\n"), base, tip) != nil {
 		t.Error("too many objects, or one that is not here")
+	}
+}
+
+// alone is a box whose program has no script to leave anything to.
+type alone struct {
+	nativeGuest
+	t *testing.T
+}
+
+func (a alone) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
+	if c.Argv[0] == "sh" {
+		a.t.Errorf("it was left to the script: %s", *a.left)
+	}
+	c.Argv = c.Argv[:1]
+	return a.nativeGuest.Exec(ctx, c)
+}
+
+// A box takes a small pack by its own program, and by the script where it has none, or cannot.
+func TestTakenBothWays(t *testing.T) {
+	for name, c := range map[string]struct {
+		native bool
+		before string // in the box
+	}{
+		"by its program": {true, "true"}, "by the script": {false, "true"},
+		"left to the script": {true, `mv "$1/.git/objects" "$1/other" && mkdir -p "$1/.git/objects/info" && echo "$1/other" >"$1/.git/objects/info/alternates"`}, // which it does not follow
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, _, base, tip := twoMirrors(t, func(dir string) {
+				appendTo(t, filepath.Join(dir, "large"), []byte("a line\n"))
+				appendTo(t, filepath.Join(dir, "new"), []byte("a file\n"))
+			})
+			box := filepath.Join(t.TempDir(), "box")
+			gitOut(t, ".", "clone", "-q", filepath.Dir(one.dir), box)
+			gitOut(t, box, "reset", "-q", "--hard", base)
+			gitOut(t, box, "update-ref", "-d", "refs/remotes/origin/main")
+			gitOut(t, box, "reflog", "expire", "--expire=now", "--all")
+			gitOut(t, box, "gc", "-q", "--prune=now")
+			if out, err := exec.Command("sh", "-c", c.before, "sh", box).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			left := ""
+			var g Guest = localGuest{}
+			if c.native {
+				g = nativeGuest{left: &left}
+			}
+			if name == "by its program" {
+				g = alone{nativeGuest{left: &left}, t}
+			}
+			if err := one.bring(t.Context(), g, box, []string{tip}, nil, []string{base}, "", ""); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range []string{"large", "new"} {
+				if gitOut(t, box, "show", tip+":"+file) != gitOut(t, one.dir, "show", tip+":"+file) {
+					t.Errorf("%s is another", file)
+				}
+			}
+			gitOut(t, box, "fsck", "--strict", tip)
+			if rest, _ := filepath.Glob(filepath.Join(box, ".git", "objects", "tmp_*")); len(rest) > 0 {
+				t.Errorf("it left %v", rest)
+			}
+		})
 	}
 }
 

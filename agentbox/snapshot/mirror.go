@@ -291,27 +291,13 @@ func (m mirror) unpackFiles(ctx context.Context, to string, pack io.Reader, most
 			return ctx.Err()
 		}
 		g.Go(func() error {
-			_, err := objects.WriteLoose(to, o)
+			_, err := objects.WriteLoose(to, o, true)
 			return err
 		})
 		return ctx.Err()
 	})
 	rest := &bytes.Buffer{}
-	return rest, errors.Join(err, g.Wait(), writeWhole(rest, structure))
-}
-
-// writeWhole writes a pack of objects.
-func writeWhole(w io.Writer, all []objects.Object) error {
-	out, err := objects.NewPackWriter(w, len(all))
-	for _, o := range all {
-		if err == nil {
-			err = out.Write(o.Kind, len(o.Content), bytes.NewReader(o.Content))
-		}
-	}
-	if err == nil {
-		err = out.Close()
-	}
-	return err
+	return rest, errors.Join(err, g.Wait(), objects.WritePack(rest, structure))
 }
 
 // moveLoose moves objects into the mirror. Like git it leaves it to the file system that they are there

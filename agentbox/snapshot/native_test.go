@@ -20,8 +20,8 @@ import (
 
 // The test program is the guest's, too: it is started under that name, as the agent starts itself.
 func TestMain(m *testing.M) {
-	if os.Args[0] == native.Name {
-		if err := native.Serve(); err != nil {
+	if serve := map[string]func() error{native.Name: native.Serve, native.TakeName: native.ServeTake}[os.Args[0]]; serve != nil {
+		if err := serve(); err != nil {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(1)
 		}
@@ -37,12 +37,17 @@ type nativeGuest struct {
 }
 
 func (h nativeGuest) Exec(ctx context.Context, c environment.Command) (environment.Status, error) {
-	if c.Argv[0] != native.Name {
+	args := c.Argv
+	switch args[0] {
+	case native.Name:
+		args = args[:1]
+	case native.TakeName:
+	default:
 		return h.localGuest.Exec(ctx, c)
 	}
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	var why bytes.Buffer
-	cmd.Args, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = []string{native.Name}, c.Dir, feed(c.Stdin), c.Stdout, &why, os.Environ()
+	cmd.Args, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = args, c.Dir, feed(c.Stdin), c.Stdout, &why, os.Environ()
 	for k, v := range c.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

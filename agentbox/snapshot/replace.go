@@ -212,15 +212,34 @@ func (m mirror) bring(ctx context.Context, g Guest, dir string, tips, without, k
 	if list = append(list, trees...); bytes.Count(list, []byte("\n")) <= maxLoose {
 		loose = "1"
 	}
-	pack := m.few(ctx, list, known[0], tips[0])
+	cmd := environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Env: map[string]string{"REF": ref, "ID": id, "FEW": loose}}
+	if pack := m.few(ctx, list, known[0], tips[0]); pack != nil {
+		return pack.bring(ctx, g, cmd, loose != "" && ref == "")
+	}
 	return background.Pipe(ctx, func(ctx context.Context, w io.Writer) error {
-		if pack != nil {
-			return pack.write(w)
-		}
 		return mirrorError(git.PackFew(ctx, m, w, list, known...))
 	}, func(ctx context.Context, r io.Reader) error {
-		return tell(ctx, g, environment.Command{Argv: []string{"sh", "-c", takeScript}, Dir: dir, Stdin: r, Env: map[string]string{"REF": ref, "ID": id, "FEW": loose}})
+		cmd.Stdin = r
+		return tell(ctx, g, cmd)
 	})
+}
+
+// bring has a box take a pack: by its own program if it has that and small is set, and by cmd otherwise.
+func (f few) bring(ctx context.Context, g Guest, cmd environment.Command, small bool) error {
+	var pack bytes.Buffer
+	if err := f.write(&pack); err != nil {
+		return err
+	}
+	cmd.Stdin = bytes.NewReader(pack.Bytes())
+	if small {
+		native := cmd
+		native.Argv = append([]string{takeProgram}, cmd.Argv...)
+		if err := tell(ctx, g, native); err == nil || ctx.Err() != nil {
+			return err
+		}
+		cmd.Stdin = bytes.NewReader(pack.Bytes())
+	}
+	return tell(ctx, g, cmd)
 }
 
 // tell runs a script that says "done" last, or why not. Its words are the box's.

@@ -192,9 +192,9 @@ func readAll(r io.Reader, size, most int64) ([]byte, error) {
 	return content, nil
 }
 
-// WriteLoose writes an object into a directory of objects, uncompressed, until it is on disk, and returns its
-// name. Nobody else may write there.
-func WriteLoose(dir string, o Object) (id ID, err error) {
+// WriteLoose writes an object into a directory of objects, uncompressed, and returns its name. With synced it
+// is on disk then. Nobody else may write there.
+func WriteLoose(dir string, o Object, synced bool) (id ID, err error) {
 	if id, err = o.ID(); err != nil {
 		return id, err
 	}
@@ -215,5 +215,9 @@ func WriteLoose(dir string, o Object) (id ID, err error) {
 	if err == nil {
 		_, err = io.Copy(z, bytes.NewReader(o.Content))
 	}
-	return id, errors.Join(err, z.Close(), out.Flush(), f.Sync(), f.Close())
+	err = errors.Join(err, z.Close(), out.Flush())
+	if err == nil && synced {
+		err = f.Sync()
+	}
+	return id, errors.Join(err, f.Close())
 }

@@ -151,7 +151,7 @@ func TestReadsThinPacks(t *testing.T) {
 			return base.Read(id, most)
 		}, func(o Object) error {
 			n++
-			_, err := WriteLoose(to, o)
+			_, err := WriteLoose(to, o, false)
 			return err
 		})
 		return n, err
@@ -209,7 +209,7 @@ func TestGitReadsWhatIsWritten(t *testing.T) {
 	loose := repository{t, t.TempDir()}
 	loose.git(nil, "init", "-q")
 	for _, o := range all {
-		if _, err := WriteLoose(loose.objects(), o); err != nil {
+		if _, err := WriteLoose(loose.objects(), o, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -219,16 +219,7 @@ func TestGitReadsWhatIsWritten(t *testing.T) {
 
 func writePack(t testing.TB, w io.Writer, all []Object) {
 	t.Helper()
-	out, err := NewPackWriter(w, len(all))
-	for _, o := range all {
-		if err == nil {
-			err = out.Write(o.Kind, len(o.Content), bytes.NewReader(o.Content))
-		}
-	}
-	if err == nil {
-		err = out.Close()
-	}
-	if err != nil {
+	if err := WritePack(w, all); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -48,6 +48,20 @@ func (p *PackWriter) Close() error {
 	return p.to.Flush()
 }
 
+// WritePack writes a pack of whole objects.
+func WritePack(w io.Writer, all []Object) error {
+	out, err := NewPackWriter(w, len(all))
+	for _, o := range all {
+		if err == nil {
+			err = out.Write(o.Kind, len(o.Content), bytes.NewReader(o.Content))
+		}
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	return err
+}
+
 // entryHead is what an object of a pack begins with: its kind and size.
 func entryHead(kind Kind, size int) (head []byte) {
 	b, n := byte(kind)<<4|byte(size&15), size>>4

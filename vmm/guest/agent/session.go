@@ -169,7 +169,7 @@ func (s *session) parse(req *ssh.Request) (command, bool) {
 		}
 		maps.Copy(c.env, v.Env)
 		c.argv, c.dir, c.login = v.Argv, v.Dir, len(v.Argv) == 0
-		if !c.login && v.Argv[0] == capture.Name {
+		if !c.login && (v.Argv[0] == capture.Name || v.Argv[0] == capture.TakeName) {
 			c.path = selfExe
 		}
 	}

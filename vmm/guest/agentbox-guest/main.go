@@ -23,7 +23,7 @@ import (
 // machine or, with an argument of vmm/gvisor or vmm/container, of a sandbox or a container, or what
 // starts a container; none returns.
 func main() {
-	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport, agent.WatchName: agent.ServeWatch, agent.ContainerName: agent.EnterContainer, capture.Name: capture.Serve}
+	servers := map[string]func() error{agent.SFTPName: agent.ServeSFTP, agent.ExportName: agent.ServeExport, agent.WatchName: agent.ServeWatch, agent.ContainerName: agent.EnterContainer, capture.Name: capture.Serve, capture.TakeName: capture.ServeTake}
 	if serve := servers[os.Args[0]]; serve != nil {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

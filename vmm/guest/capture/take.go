@@ -1,0 +1,116 @@
+//go:build linux
+
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"agentbox/agentbox/git/objects"
+)
+
+// TakeName is the program name under which the guest agent takes a small pack into the repository of its
+// directory: files it writes itself, all else git does. The first argument is a command that does the same.
+const TakeName = "agentbox-take"
+
+// maxTaken bounds the objects that are held, in bytes.
+const maxTaken = 64 << 20
+
+// ServeTake is the program. It says "done" if all of the pack is there, and becomes the command that does
+// the same if it cannot take it, with the pack as input.
+func ServeTake() error {
+	dir, err := os.MkdirTemp(filepath.Join(".git", "objects"), "tmp_objdir-agentbox-") // git removes old ones
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	pack, err := os.CreateTemp(dir, "pack-")
+	if err != nil {
+		return err
+	}
+	if err := take(io.TeeReader(os.Stdin, pack), dir); err == nil {
+		_, err = fmt.Println("done")
+		return err
+	}
+	if _, err := io.Copy(pack, os.Stdin); err != nil || len(os.Args) < 2 {
+		return errors.Join(err, errors.New("there is no command that does the same"))
+	}
+	_, err = pack.Seek(0, io.SeekStart)
+	if err = errors.Join(err, unix.Dup3(int(pack.Fd()), 0, 0), os.RemoveAll(dir)); err != nil {
+		return err
+	}
+	program, err := exec.LookPath(os.Args[1])
+	if err == nil {
+		err = syscall.Exec(program, os.Args[1:], os.Environ())
+	}
+	return err
+}
+
+// take takes a pack, by way of a directory.
+func take(pack io.Reader, by string) error {
+	all, err := filepath.Abs(filepath.Join(".git", "objects"))
+	if err != nil {
+		return err
+	}
+	there, err := objects.Open(all)
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	var structure []objects.Object
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	err = objects.ReadPack(pack, maxTaken, func(id objects.ID) (objects.Object, error) { return there.Read(id, maxTaken) }, func(o objects.Object) error {
+		if o.Kind != objects.Blob {
+			structure = append(structure, o)
+			return nil
+		}
+		g.Go(func() error {
+			_, err := objects.WriteLoose(by, o, false)
+			return err
+		})
+		return nil
+	})
+	if err = errors.Join(err, g.Wait()); err == nil {
+		err = moveLoose(by, all)
+	}
+	if err != nil {
+		return err
+	}
+	var rest bytes.Buffer
+	if err := objects.WritePack(&rest, structure); err != nil {
+		return err
+	}
+	return runGit(&rest, "-c", "core.compression=0", "unpack-objects", "-q")
+}
+
+// moveLoose moves objects from one directory into another one.
+func moveLoose(from, to string) error {
+	names, err := filepath.Glob(filepath.Join(from, "??", "*"))
+	for _, name := range names {
+		dir := filepath.Join(to, filepath.Base(filepath.Dir(name)))
+		if mkErr := os.Mkdir(dir, 0o755); mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
+			return mkErr
+		}
+		err = errors.Join(err, os.Rename(name, filepath.Join(dir, filepath.Base(name))))
+	}
+	return err
+}
+
+// runGit runs git in the repository of this directory, as the command that does the same does.
+func runGit(stdin io.Reader, args ...string) error {
+	cmd := exec.Command("git", append(append([]string{}, options...), args...)...)
+	cmd.Stdin, cmd.Env = stdin, append(os.Environ(), "LC_ALL=C", "GIT_DIR=.git", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1")
+	return cmd.Run()
+}
