@@ -73,7 +73,7 @@ type capture struct {
 // Run captures the workspace in the current directory. asked is the environment, as the script has it;
 // in has the host's answer. With an error that is errOther nothing was written.
 func Run(in io.Reader, out io.Writer, asked func(string) string) (err error) {
-	c := &capture{asked: asked, held: held{left: maxHeld, all: map[id][]byte{}}}
+	c := &capture{asked: asked, held: held{left: roomToHold(), all: map[id][]byte{}}}
 	if c.root, err = os.Getwd(); err == nil {
 		c.root, err = filepath.EvalSymlinks(c.root)
 	}

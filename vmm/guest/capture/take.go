@@ -24,9 +24,6 @@ import (
 // directory: files it writes itself, all else git does. The first argument is a command that does the same.
 const TakeName = "agentbox-take"
 
-// maxTaken bounds the objects that are held, in bytes.
-const maxTaken = 64 << 20
-
 // ServeTake is the program. It says "done" if all of the pack is there, and becomes the command that does
 // the same if it cannot take it, with the pack as input.
 func ServeTake() error {
@@ -71,7 +68,8 @@ func take(pack io.Reader, by string) error {
 	var structure []objects.Object
 	var g errgroup.Group
 	g.SetLimit(runtime.NumCPU())
-	err = objects.ReadPack(pack, maxTaken, func(id objects.ID) (objects.Object, error) { return there.Read(id, maxTaken) }, func(o objects.Object) error {
+	most := roomToHold()
+	err = objects.ReadPack(pack, most, func(id objects.ID) (objects.Object, error) { return there.Read(id, most) }, func(o objects.Object) error {
 		if o.Kind != objects.Blob {
 			structure = append(structure, o)
 			return nil

@@ -53,8 +53,20 @@ func parseID(text string) (id, error) {
 	return name, err
 }
 
-// maxHeld bounds the contents that are held, in bytes: the box may have little memory.
+// maxHeld bounds the contents that are held, in bytes.
 const maxHeld = 64 << 20
+
+// roomToHold is how many bytes may be held: a quarter of what the box has left of its memory, at most.
+func roomToHold() int64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	_, after, ok := strings.Cut(string(text), "MemAvailable:")
+	if f := strings.Fields(after); err == nil && ok && len(f) > 0 {
+		if kib, err := strconv.ParseInt(f[0], 10, 54); err == nil {
+			return min(kib<<10/4, maxHeld)
+		}
+	}
+	return 0
+}
 
 // held has the contents of files that were read.
 type held struct {
