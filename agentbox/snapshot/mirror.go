@@ -230,7 +230,8 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 	}
 	show(quarantine)
 	if loose {
-		return mirrorError(m.moveLoose(quarantine))
+		// Like git it leaves it to the file system that they are there before refs that name them.
+		return mirrorError(objects.MoveLoose(quarantine, filepath.Join(m.dir, "objects")))
 	}
 	return m.movePacks(filepath.Join(quarantine, "pack"))
 }
@@ -298,17 +299,6 @@ func (m mirror) unpackFiles(ctx context.Context, to string, pack io.Reader, most
 	})
 	rest := &bytes.Buffer{}
 	return rest, errors.Join(err, g.Wait(), objects.WritePack(rest, structure))
-}
-
-// moveLoose moves objects into the mirror. Like git it leaves it to the file system that they are there
-// before refs that name them.
-func (m mirror) moveLoose(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "??", "*"))
-	for _, name := range names {
-		to := filepath.Join(m.dir, "objects", filepath.Base(filepath.Dir(name)))
-		err = errors.Join(err, os.MkdirAll(to, 0o755), os.Rename(name, filepath.Join(to, filepath.Base(name))))
-	}
-	return err
 }
 
 // packError returns the error for a pack that git did not accept.

@@ -221,3 +221,16 @@ func WriteLoose(dir string, o Object, synced bool) (id ID, err error) {
 	}
 	return id, errors.Join(err, f.Close())
 }
+
+// MoveLoose moves objects that WriteLoose wrote from one directory into another one of the same file system.
+func MoveLoose(from, to string) error {
+	names, err := filepath.Glob(filepath.Join(from, "??", "*"))
+	for _, name := range names {
+		dir := filepath.Join(to, filepath.Base(filepath.Dir(name)))
+		if mkErr := os.Mkdir(dir, 0o755); mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
+			return mkErr
+		}
+		err = errors.Join(err, os.Rename(name, filepath.Join(dir, filepath.Base(name))))
+	}
+	return err
+}

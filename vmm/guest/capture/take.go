@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,7 +80,7 @@ func take(pack io.Reader, by string) error {
 		return nil
 	})
 	if err = errors.Join(err, g.Wait()); err == nil {
-		err = moveLoose(by, all)
+		err = objects.MoveLoose(by, all)
 	}
 	if err != nil {
 		return err
@@ -91,19 +90,6 @@ func take(pack io.Reader, by string) error {
 		return err
 	}
 	return runGit(&rest, "-c", "core.compression=0", "unpack-objects", "-q")
-}
-
-// moveLoose moves objects from one directory into another one.
-func moveLoose(from, to string) error {
-	names, err := filepath.Glob(filepath.Join(from, "??", "*"))
-	for _, name := range names {
-		dir := filepath.Join(to, filepath.Base(filepath.Dir(name)))
-		if mkErr := os.Mkdir(dir, 0o755); mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
-			return mkErr
-		}
-		err = errors.Join(err, os.Rename(name, filepath.Join(dir, filepath.Base(name))))
-	}
-	return err
 }
 
 // runGit runs git in the repository of this directory, as the command that does the same does.
