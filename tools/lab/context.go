@@ -36,13 +36,16 @@ const (
 
 // contextVerb is `lab context`.
 func contextVerb(out io.Writer) *cli.Command {
-	return verb("context", "measure entering what an agent works on, here and from another machine",
+	peers := ""
+	cmd := verb("context", "measure entering what an agent works on, here and from another machine",
 		"Two daemons in network namespaces, joined by a link of 1 Gbit/s; a repository of 200 MB with 2,000 commits, and 20 changed files and 5 MB\n"+
-			"untracked in the box. Whole commands, to the end of the first one in the box. Needs root. Let nothing else run meanwhile.", 10, out, measureContext)
+			"untracked in the box. Whole commands, to the end of the first one in the box. Needs root. Let nothing else run meanwhile.", 10, out, func(ctx context.Context, r *bench.Run) error { return measureContext(ctx, r, peers) })
+	cmd.Flags = append(cmd.Flags, &cli.StringFlag{Name: "peers", Usage: "also measure what a person does by hand, with podman, git and the registry in `DIRECTORY` (make bench-peers fills build/peers)", Destination: &peers})
+	return cmd
 }
 
 // measureContext measures whole commands in a lab like that of the mesh.
-func measureContext(ctx context.Context, r *bench.Run) error {
+func measureContext(ctx context.Context, r *bench.Run, peers string) error {
 	if err := r.Home.Create(); err != nil {
 		return err
 	}
@@ -51,7 +54,16 @@ func measureContext(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	o := &contextCluster{daemons: daemons{l: lab, name: "ctx"}}
-	return errors.Join(r.Measure(ctx, o.scenarios()), o.close(ctx), lab.Close())
+	hand := &byHand{o: o, registry: filepath.Join(peers, "registry")}
+	all := o.scenarios()
+	if peers != "" {
+		s, err := hand.scenario(lab)
+		if err != nil {
+			return errors.Join(err, lab.Close())
+		}
+		all = append(all, sharing(o.open, nil, s)...)
+	}
+	return errors.Join(r.Measure(ctx, all), hand.close(), o.close(ctx), lab.Close())
 }
 
 // scenarios have one cluster, which the caller closes. Their ceilings are those of the mesh.

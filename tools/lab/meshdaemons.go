@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,17 +44,32 @@ func (o *daemons) home(i int) string { return filepath.Join(o.l.dir, o.name+strc
 // it runs in the machine's namespace. Otherwise it reaches what the host does, as fetching packages
 // requires.
 func (o *daemons) command(ctx context.Context, i int, on bool, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := o.run(ctx, i, on, &out, args...)
+	return strings.TrimSpace(out.String()), err
+}
+
+// output runs the program of a machine in its namespace, and writes its standard output to a file.
+func (o *daemons) output(ctx context.Context, i int, file string, args ...string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.run(ctx, i, true, f, args...), f.Close())
+}
+
+func (o *daemons) run(ctx context.Context, i int, on bool, out io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, o.l.cfg.Binary, args...)
 	if on {
 		cmd = exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", o.links.Name(i), o.l.cfg.Binary}, args...)...)
 	}
-	var out, complaints bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = o.repo, &out, &complaints
+	var complaints bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = o.repo, out, &complaints
 	cmd.Env = append(os.Environ(), home.EnvDir+"="+o.home(i), "AGENTBOX_POOL=0", "AGENTBOX_ISOLATION="+string(agentbox.GVisor))
 	if err := cmd.Run(); err != nil {
-		return "", agentbox.Errorf(agentbox.Unavailable, "agentbox %s: %w: %.500s", strings.Join(args, " "), err, strings.TrimSpace(complaints.String()))
+		return agentbox.Errorf(agentbox.Unavailable, "agentbox %s: %w: %.500s", strings.Join(args, " "), err, strings.TrimSpace(complaints.String()))
 	}
-	return strings.TrimSpace(out.String()), nil
+	return nil
 }
 
 // ask runs a command on the network and decodes its answer, which is JSON.

@@ -14,6 +14,7 @@ import (
 
 	"agentbox/agentbox"
 	"agentbox/bench"
+	"agentbox/tools/lab/netlab"
 )
 
 // meshPeer is another program that distributes one image to many machines. Each has the settings
@@ -95,14 +96,18 @@ type server struct {
 	out *bufio.Reader // of its standard output, if requested
 }
 
+func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string, read bool, program string, args ...string) (*server, error) {
+	return serve(ctx, o.links, i, dir, environ, read, program, args...)
+}
+
 // serve starts a program on a machine, in dir, where its log goes. With read, the caller reads its
 // standard output. It outlives ctx, as a sample may end before it is closed. The caller closes it.
-func (o *cluster) serve(ctx context.Context, i int, dir string, environ []string, read bool, program string, args ...string) (*server, error) {
+func serve(ctx context.Context, links *netlab.Net, i int, dir string, environ []string, read bool, program string, args ...string) (*server, error) {
 	log, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{cmd: o.links.Command(context.WithoutCancel(ctx), i, program, args...), log: log}
+	s := &server{cmd: links.Command(context.WithoutCancel(ctx), i, program, args...), log: log}
 	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = dir, append(os.Environ(), environ...), log, log
 	if read {
 		s.cmd.Stdout = nil

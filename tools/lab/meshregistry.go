@@ -46,9 +46,8 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 			err = errors.Join(err, g.close())
 		}
 	}()
-	conf := filepath.Join(g.dir, "config.yml")
-	text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\nhttp: {addr: %q}\n", filepath.Join(g.dir, "blobs"), g.at())
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+	conf, err := writeRegistryConfig(g.dir, g.at())
+	if err != nil {
 		return nil, err
 	}
 	if g.server, err = o.serve(ctx, 0, g.dir, []string{"OTEL_TRACES_EXPORTER=none"}, false, program, "serve", conf); err != nil {
@@ -68,6 +67,13 @@ func openRegistry(ctx context.Context, o *cluster, program string, machines int)
 		g.pullers = append(g.pullers, p)
 	}
 	return g, nil
+}
+
+// writeRegistryConfig writes the configuration of a registry that has a directory and an address.
+func writeRegistryConfig(dir, at string) (conf string, err error) {
+	conf = filepath.Join(dir, "config.yml")
+	text := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage:\n  filesystem: {rootdirectory: %s}\nhttp: {addr: %q}\n", filepath.Join(dir, "blobs"), at)
+	return conf, os.WriteFile(conf, []byte(text), 0o600)
 }
 
 // at returns the address of the registry.
