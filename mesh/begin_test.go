@@ -1,12 +1,63 @@
 package mesh
 
 import (
+	"crypto/ed25519"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"agentbox/tools/suites/meshtest"
 )
+
+// TestMachinesKilledTogetherMeetAgain goes on from the files that two machines had when the second one had just
+// joined, as if both had been killed then.
+func TestMachinesKilledTogetherMeetAgain(t *testing.T) {
+	keys := []ed25519.PrivateKey{meshtest.Key(t), meshtest.Key(t)}
+	open := func(dirs []string) (all []*Mesh) {
+		for i, dir := range dirs {
+			m, err := Open(Config{Dir: dir, Key: keys[i], Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+		}
+		return all
+	}
+	end := func(all []*Mesh) {
+		for _, m := range all {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	dirs := []string{t.TempDir(), t.TempDir()}
+	all := open(dirs)
+	if err := all[0].Init("first", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	_, token, err := all[0].Invite(time.Hour, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := all[1].Join(t.Context(), token, "second", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	killed := []string{filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")}
+	for i, dir := range dirs {
+		if err := os.CopyFS(killed[i], os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(all)
+	all = open(killed)
+	defer end(all)
+	for _, m := range all {
+		meshtest.Eventually(t, "the machines meet", func() bool { return len(m.OnlinePeers()) == 1 })
+	}
+}
 
 // TestStatusDuringInit is for the race detector: what a person asks must not see a
 // machine's part in a team half made.

@@ -45,6 +45,11 @@ type Mesh struct {
 	stop   context.CancelFunc
 	// tasks are exchanges with peers and the spreading of lists; Close waits for them.
 	tasks background.Group
+	// learned has a notification when a member has an address that is not on disk.
+	learned background.Signal
+
+	// saving is held while addresses are written, so that older ones do not replace newer ones.
+	saving sync.Mutex
 
 	// changing is held through Init, Join, Leave and Close. It is taken before mu.
 	changing sync.Mutex
@@ -69,7 +74,7 @@ type running struct {
 	// detach is what Config.Attach returned, nil for nothing.
 	detach func()
 	stop   context.CancelFunc
-	// tasks are poll and the catalogues' Run; they end with stop.
+	// tasks are poll, rememberAddresses and the catalogues' Run; they end with stop.
 	tasks sync.WaitGroup
 }
 
@@ -79,7 +84,7 @@ type running struct {
 func Open(cfg Config) (*Mesh, error) {
 	m := &Mesh{
 		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)),
-		syncing: map[identity.PeerID]bool{}, met: map[identity.PeerID]time.Time{},
+		learned: background.NewSignal(), syncing: map[identity.PeerID]bool{}, met: map[identity.PeerID]time.Time{},
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	var err error
@@ -145,6 +150,7 @@ func (m *Mesh) beginOn(node *wire.Node) error {
 	call(m.cfg.OnListChange)
 	r.tasks.Go(func() { r.catalogues.Run(ctx) })
 	r.tasks.Go(func() { m.poll(ctx, r) })
+	r.tasks.Go(func() { m.rememberAddresses(ctx, r) })
 	return nil
 }
 
@@ -334,7 +340,7 @@ func (m *Mesh) syncWith(r *running, id identity.PeerID, differs, came bool) {
 }
 
 // poll catches up on what news missed, until ctx is done: every five seconds it compares lists,
-// every half minute it writes addresses to disk and announces load and space, and every hour it
+// every half minute it writes to disk which addresses worked last and announces load and space, and every hour it
 // renews the memberships that this machine can renew.
 func (m *Mesh) poll(ctx context.Context, r *running) {
 	tick := time.NewTicker(5 * time.Second)

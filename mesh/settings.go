@@ -1,14 +1,17 @@
 package mesh
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/background"
 	"agentbox/agentbox/durable"
 	"agentbox/mesh/identity"
 	"agentbox/mesh/wire"
@@ -52,11 +55,11 @@ func (m *Mesh) listen() (*wire.Node, error) {
 	if err := readJSON(m.settingsFile(), &s); err != nil {
 		return nil, err
 	}
-	node, err := wire.Listen(wire.Config{Key: m.cfg.Key, Listen: s.Listen, Log: m.cfg.Log})
+	node, err := wire.Listen(wire.Config{Key: m.cfg.Key, Listen: s.Listen, Log: m.cfg.Log, Learned: m.learned.Notify})
 	host, _, splitErr := net.SplitHostPort(s.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) && splitErr == nil {
 		m.cfg.Log.Warn("mesh: the port is taken, listening on any", "listen", s.Listen)
-		node, err = wire.Listen(wire.Config{Key: m.cfg.Key, Listen: net.JoinHostPort(host, "0"), Log: m.cfg.Log})
+		node, err = wire.Listen(wire.Config{Key: m.cfg.Key, Listen: net.JoinHostPort(host, "0"), Log: m.cfg.Log, Learned: m.learned.Notify})
 	}
 	if err != nil {
 		return nil, err
@@ -83,7 +86,27 @@ func (m *Mesh) loadAddresses(node *wire.Node) {
 	}
 }
 
+// savePause is between two times that addresses are written because there are others: a member may announce
+// any, as often as it likes.
+const savePause = time.Second
+
+// rememberAddresses writes where members are as soon as that is learned, until ctx is done. Two machines that
+// are killed together, each of which has forgotten where the other is, may never meet again.
+func (m *Mesh) rememberAddresses(ctx context.Context, r *running) {
+	for {
+		select {
+		case <-m.learned:
+			m.saveAddresses(r.node)
+		case <-ctx.Done():
+			return
+		}
+		background.Sleep(ctx, savePause)
+	}
+}
+
 func (m *Mesh) saveAddresses(node *wire.Node) {
+	m.saving.Lock()
+	defer m.saving.Unlock()
 	known := map[identity.PeerID][]netip.AddrPort{}
 	for _, member := range m.roster.List().Members() {
 		if a := node.Addresses(member.ID); len(a) > 0 {

@@ -58,7 +58,8 @@ func (m *Mesh) Invite(ttl time.Duration, roles []identity.Role, addresses []stri
 	return invite, token, err
 }
 
-// Join uses an invitation, and begins to take part. A machine that was revoked or left the same
+// Join uses an invitation, and begins to take part. When it returns, it is on disk where the machine is that
+// invited. A machine that was revoked or left the same
 // team may be invited again; one that is a member of any team is Exists. After a failure, this
 // machine is in no team that it was not in before.
 func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
@@ -87,7 +88,11 @@ func (m *Mesh) Join(ctx context.Context, token, name, listen string) error {
 		_ = node.Close()
 		return err
 	}
-	return m.begin(node, nil)
+	if err := m.begin(node, nil); err != nil {
+		return err
+	}
+	m.saveAddresses(node)
+	return nil
 }
 
 // Find returns the member that a person means: see roster.Find.

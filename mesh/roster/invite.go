@@ -96,13 +96,14 @@ func (r *Roster) openInvites(now time.Time) []invitation {
 
 // Answer makes a node serve invitations and the exchange of lists.
 func (r *Roster) Answer(node *wire.Node) {
-	node.HandleGuests(r.guests)
+	node.HandleGuests(func(s wire.Service) wire.Handler { return r.guests(node, s) })
 	node.Handle(wire.Roster, wire.AnswerHandler(maxMessage, r.serve))
 }
 
 // guests serves the holders of open invitations. Nothing is sent before the secret is proved; a
-// guest without it learns only that the stream ends.
-func (r *Roster) guests(s wire.Service) wire.Handler {
+// guest without it learns only that the stream ends. The node knows where one is that became a member: it may
+// not know where we are, if it was killed after it stored the list.
+func (r *Roster) guests(node *wire.Node, s wire.Service) wire.Handler {
 	if !slices.ContainsFunc(r.openInvites(r.cfg.Now()), func(i invitation) bool { return i.service() == s }) {
 		return nil
 	}
@@ -111,6 +112,7 @@ func (r *Roster) guests(s wire.Service) wire.Handler {
 		if err != nil {
 			r.cfg.Log.Warn("mesh: a join by invitation failed", "peer", c.Peer().Short(), "error", err)
 		}
+		node.AddAddresses(c.Peer(), c.Remote()) // of no member it ignores them
 		return answer, err
 	})
 }

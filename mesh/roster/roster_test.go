@@ -106,6 +106,9 @@ func TestInvitationIsUsedOnce(t *testing.T) {
 	if !b.admits(a.id()) || !b.admits(b.id()) || m.Name != "second" || !m.Has(identity.Builder) || m.Has(identity.Admin) {
 		t.Fatalf("%+v", m)
 	}
+	if len(a.node.Addresses(b.id())) == 0 || len(b.node.Addresses(a.id())) == 0 {
+		t.Fatal("one of them does not know where the other is")
+	}
 	err := c.join(t, i, "third")
 	if agentbox.CodeOf(err) != agentbox.Conflict || agentbox.AsError(err).Hint == "" || a.admits(c.id()) {
 		t.Fatalf("the same invitation again: %v", err)

@@ -17,18 +17,29 @@ const (
 )
 
 // addressBook has the addresses at which peers were seen or are said to be, in the order in which
-// they are worth trying: the last one that worked comes first. The slices in it never change.
-type addressBook map[identity.PeerID][]netip.AddrPort
+// they are worth trying: the last one that worked comes first. The slices in it never change. learned is
+// called when there is one that was not there before.
+type addressBook struct {
+	of      map[identity.PeerID][]netip.AddrPort
+	learned func()
+}
+
+func newAddressBook(learned func()) addressBook {
+	if learned == nil {
+		learned = func() {}
+	}
+	return addressBook{map[identity.PeerID][]netip.AddrPort{}, learned}
+}
 
 func (ab addressBook) confirm(id identity.PeerID, a netip.AddrPort) {
-	rest := slices.DeleteFunc(slices.Clone(ab[id]), func(o netip.AddrPort) bool { return o == a })
+	rest := slices.DeleteFunc(slices.Clone(ab.of[id]), func(o netip.AddrPort) bool { return o == a })
 	ab.set(id, append([]netip.AddrPort{a}, rest...))
 }
 
 // learn adds addresses that somebody named. They displace others that somebody named, but not the
 // one that worked last.
 func (ab addressBook) learn(id identity.PeerID, addresses []netip.AddrPort) {
-	known := slices.Clone(ab[id])
+	known := slices.Clone(ab.of[id])
 	for _, a := range addresses {
 		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 		if !a.IsValid() || a.Port() == 0 || a.Addr().IsUnspecified() || a.Addr().IsMulticast() || slices.Contains(known, a) {
@@ -40,14 +51,18 @@ func (ab addressBook) learn(id identity.PeerID, addresses []netip.AddrPort) {
 }
 
 func (ab addressBook) set(id identity.PeerID, addresses []netip.AddrPort) {
-	if len(addresses) == 0 || ab[id] == nil && len(ab) >= maxPeers {
+	before := ab.of[id]
+	if len(addresses) == 0 || before == nil && len(ab.of) >= maxPeers {
 		return
 	}
-	ab[id] = addresses[:min(len(addresses), maxAddresses)]
+	ab.of[id] = addresses[:min(len(addresses), maxAddresses)]
+	if slices.ContainsFunc(ab.of[id], func(a netip.AddrPort) bool { return !slices.Contains(before, a) }) {
+		ab.learned()
+	}
 }
 
 func (ab addressBook) keep(wanted func(identity.PeerID) bool) {
-	maps.DeleteFunc(ab, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
+	maps.DeleteFunc(ab.of, func(id identity.PeerID, _ []netip.AddrPort) bool { return !wanted(id) })
 }
 
 // AddAddresses adds possible addresses of a peer. Those of peers that are no members are ignored.
@@ -63,5 +78,5 @@ func (n *Node) AddAddresses(id identity.PeerID, addresses ...netip.AddrPort) {
 func (n *Node) Addresses(id identity.PeerID) []netip.AddrPort {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.book[id])
+	return slices.Clone(n.book.of[id])
 }

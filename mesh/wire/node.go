@@ -21,11 +21,14 @@ import (
 	"agentbox/mesh/identity"
 )
 
-// Config says who a node is and where it listens. All of it is required.
+// Config says who a node is and where it listens. All but Learned is required.
 type Config struct {
 	Key    ed25519.PrivateKey // the identity
 	Listen string             // UDP address; port 0 is any
 	Log    *slog.Logger
+	// Learned is called when a peer has an address that Addresses did not have. It must not block or call the
+	// node. It may be nil.
+	Learned func()
 }
 
 // Times and bounds of connections. Gossip notices within seconds that a peer is gone, so
@@ -94,7 +97,7 @@ func Listen(cfg Config) (*Node, error) {
 		return nil, agentbox.Errorf(agentbox.Invalid, "mesh: %q is not an address to listen on: %w", cfg.Listen, err)
 	}
 	n := &Node{
-		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), book: addressBook{},
+		cfg: cfg, self: identity.PeerOf(cfg.Key.Public().(ed25519.PublicKey)), book: newAddressBook(cfg.Learned),
 		handlers: map[Service]Handler{}, conns: map[*Conn]bool{},
 	}
 	if n.cert, err = certificate(cfg.Key); err != nil {
