@@ -222,7 +222,8 @@ func (b Boxes) SSH(ctx context.Context, at BoxAt) (net.Conn, error) {
 // callTimeout bounds a call of a worker, which may not be there.
 const callTimeout = 10 * time.Second
 
-// Call has a worker beat at once. A build that does not know it beats often.
+// Call has a worker beat at once. One that has no such task loses its lease (Owner.Lacks). A build that does
+// not know it beats often.
 func (b Boxes) Call(ctx context.Context, worker identity.PeerID, t agentbox.TaskID, attempt int) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -231,7 +232,14 @@ func (b Boxes) Call(ctx context.Context, worker identity.PeerID, t agentbox.Task
 		return err
 	}
 	defer c.Close()
-	return c.Ask(ctx, boxQuestion{askCall, BoxAt{Task: t, Attempt: attempt}}, &boxAnswer{}, maxMessage)
+	var a boxAnswer
+	if err := c.Ask(ctx, boxQuestion{askCall, BoxAt{Task: t, Attempt: attempt}}, &a, maxMessage); err != nil {
+		return err
+	}
+	if a.Code == agentbox.NotFound {
+		b.Owner.Lacks(worker, t, attempt)
+	}
+	return nil
 }
 
 // Follow writes what the command of an attempt writes, until it ends.

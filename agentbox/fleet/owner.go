@@ -172,9 +172,8 @@ func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 	}
 	if at.lease.Held() && !at.lease.Kept() && at.heard.Expired(now) {
 		o.Log.Warn("a machine that ran a task is silent", "task", at.task.ID, "worker", at.lease.Name)
-		if o.end(at, true) && !at.cancelled {
-			at.finished = true
-			return agentbox.Result{State: agentbox.TaskLost, Reason: "machines that ran it were lost " + strconv.Itoa(at.lease.Lost) + " times, the last one " + at.lease.Name}, true
+		if r, over := o.lose(at); over {
+			return r, true
 		}
 	}
 	if at.cancelled && !at.lease.Held() {
@@ -184,11 +183,39 @@ func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 	return agentbox.Result{}, false
 }
 
+// lose ends the lease of a machine that does not go on, and tells whether it was the last one that the attempt
+// gets. The caller holds o.mu.
+func (o *Owner) lose(at *offered) (agentbox.Result, bool) {
+	if !o.end(at, true) || at.cancelled {
+		return agentbox.Result{}, false
+	}
+	at.finished = true
+	return agentbox.Result{State: agentbox.TaskLost, Reason: "machines that ran it were lost " + strconv.Itoa(at.lease.Lost) + " times, the last one " + at.lease.Name}, true
+}
+
+// Lacks ends the lease of a machine that was called and has no such task: it was killed before it had written
+// that down, or dropped it, and a keeper's lease has no other end. One that has said something since the call
+// was just taking it.
+func (o *Owner) Lacks(worker identity.PeerID, t agentbox.TaskID, attempt int) {
+	at := o.find(question{Task: t, Attempt: attempt})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if at == nil || at.finished || at.finishing || at.busy > 0 || at.lease.Worker != worker || !at.heard.Last.Before(at.called) {
+		return
+	}
+	o.Log.Warn("a machine that had a task does not have it", "task", t, "worker", at.lease.Name)
+	if r, over := o.lose(at); over {
+		at.done <- r
+	}
+}
+
 // see notes whether the worker of an attempt is there, and calls it if it is late or has to end. A keeper may
-// be away. The caller holds o.mu.
+// be away, and is not late then. The caller holds o.mu.
 func (o *Owner) see(at *offered, now time.Time) {
-	at.heard.See(o.Here(at.lease.Worker), now)
-	if (at.cancelled || !at.lease.Kept() && at.heard.Late(now)) && now.Sub(at.called) > callEvery {
+	here := o.Here(at.lease.Worker)
+	at.heard.See(here, now)
+	late := at.heard.Late(now) && (here || !at.lease.Kept())
+	if (at.cancelled || late) && now.Sub(at.called) > callEvery {
 		at.called = now
 		o.Call(at.lease.Worker, at.task.ID, at.attempt.Number)
 	}

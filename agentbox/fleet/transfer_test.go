@@ -170,3 +170,59 @@ func TestChooseKept(t *testing.T) {
 		t.Error("it runs what it is to keep")
 	}
 }
+
+// A keeper that was killed after it got the attempt, and before it had written that down, says so when it is
+// called. Its lease has no other end.
+func TestKeeperLacksTask(t *testing.T) {
+	begun, calls, here := time.Now(), 0, true
+	o := &Owner{
+		Changed: func() {}, Log: slog.New(slog.DiscardHandler),
+		Here: func(identity.PeerID) bool { return here }, Call: func(identity.PeerID, agentbox.TaskID, int) { calls++ },
+	}
+	at := &offered{dir: t.TempDir(), done: make(chan agentbox.Result, 1)}
+	o.open = map[attemptKey]*offered{{agentbox.TaskID{}, 1}: at}
+	get := func() {
+		t.Helper()
+		var err error
+		if at.lease, err = (Lease{Keeper: peer(3), Fence: at.lease.Fence, Lost: at.lease.Lost}).Grant(peer(3), "keeper"); err != nil {
+			t.Fatal(err)
+		}
+		at.heard, at.called, calls = Heard{Last: begun}, time.Time{}, 0
+	}
+	look := func(s int) (agentbox.Result, bool) { return o.check(at, begun.Add(time.Duration(s)*time.Second)) }
+	lacks := func() { o.Lacks(peer(3), agentbox.TaskID{}, 1) }
+
+	get()
+	here = false
+	if look(3600); calls != 0 {
+		t.Error("a keeper that is away is called")
+	}
+	here = true
+	if lacks(); !at.lease.Held() {
+		t.Error("one that was not called loses it")
+	}
+	if look(3601); calls != 1 {
+		t.Errorf("it is called %d times", calls)
+	}
+	at.heard.Last = begun.Add(3602 * time.Second)
+	if lacks(); !at.lease.Held() {
+		t.Error("one that has said something since loses it")
+	}
+	at.heard.Last = begun
+	if lacks(); at.lease.Held() || at.lease.Keeper != peer(3) {
+		t.Errorf("it has it still, or gets it no more: %+v", at.lease)
+	}
+	get()
+	at.cancelled = true
+	look(1)
+	lacks()
+	if r, over := look(2); !over || r.State != agentbox.TaskCancelled {
+		t.Errorf("it was cancelled, and is %+v, over %v", r, over)
+	}
+	at.cancelled, at.finished = false, false
+	get()
+	look(20)
+	if lacks(); len(at.done) != 1 || (<-at.done).State != agentbox.TaskLost {
+		t.Error("it takes machines down with it, and is offered again")
+	}
+}
