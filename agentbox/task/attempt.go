@@ -70,7 +70,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 		r.check(ctx, work, &result)
 		r.stopKeptBox(ctx, result)
 	}
-	r.settleSaved(ctx, &result, r.box(ctx) == nil)
+	drop := r.settleSaved(ctx, &result, r.box(ctx) == nil)
 	if ctx.Err() != nil {
 		return
 	}
@@ -79,6 +79,7 @@ func (q *Queue) runAttempt(ctx context.Context, rec record) {
 	if !r.finish(ctx, result) {
 		return
 	}
+	drop()
 	q.ended(rec.ID, r.Number)
 	if box != nil && result.Box == "" {
 		r.watch.setRemoving(r.BoxName)
@@ -104,11 +105,12 @@ func (r *run) runElsewhere(ctx context.Context) {
 		result.State, result.Limit = r.cancelledResult().State, r.cancelledResult().Limit
 	}
 	r.blamePolicy(&result)
-	r.settleSaved(ctx, &result, true)
+	drop := r.settleSaved(ctx, &result, true)
 	result.Ended = time.Now().UTC()
 	r.timeline.add("ended", strings.TrimSuffix(string(result.State)+": "+result.Reason, ": "))
 	r.watch.begin(nil)
 	if r.finish(ctx, result) {
+		drop()
 		r.q.ended(r.rec.ID, r.Number)
 	}
 }

@@ -2,6 +2,8 @@ package task
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -57,29 +59,34 @@ func (r *run) keepSaving(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// settleSaved drops the last snapshot of an attempt that has ended. With adopt, nobody could look into
-// the box at the end, and the snapshot is the attempt's work.
-func (r *run) settleSaved(ctx context.Context, result *agentbox.Result, adopt bool) {
+// settleSaved ends the use of the last snapshot of an attempt. With adopt, nobody could look into the box at
+// the end, and the snapshot is the attempt's work. It returns what drops it, which is called once the result is
+// on disk: the next daemon adopts it again if this one is killed before.
+func (r *run) settleSaved(ctx context.Context, result *agentbox.Result, adopt bool) (drop func()) {
+	none := func() {}
 	var saved *agentbox.SavedWork
 	if r.q.Saver == nil || ctx.Err() != nil || read(filepath.Join(r.dir, SavedFile), &saved) != nil {
-		return
+		return none
 	}
 	a := r.Attempt
 	a.Saved = saved
 	t, err := r.q.Store.Read(r.rec.ID)
 	if err != nil {
-		return
+		return none
 	}
 	if adopt && result.Ref == "" && result.State != agentbox.TaskSucceeded {
 		if err := r.q.Saver.Adopt(ctx, t, a, result); err != nil {
 			r.q.Log.Warn("the last snapshot of a task cannot be its result", "task", t.ID, "error", err)
-			return
+			return none
 		}
 		result.Notes = append(result.Notes, "its work is that of the snapshot of "+saved.Time.Local().Format(time.DateTime))
 	}
-	r.q.Saver.Drop(ctx, a)
-	if err := os.Remove(filepath.Join(r.dir, SavedFile)); err != nil {
-		r.q.Log.Warn("cannot remove the record of a snapshot", "task", t.ID, "error", err)
+	return func() {
+		r.q.Saver.Drop(ctx, a)
+		if err := os.Remove(filepath.Join(r.dir, SavedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) { // the task may be gone
+			r.q.Log.Warn("cannot remove the record of a snapshot", "task", t.ID, "error", err)
+		}
+		r.q.Store.Memory.forget(t.ID)
 	}
 }
 
@@ -97,7 +104,10 @@ func (r *run) giveUp(ctx context.Context, box *agentbox.Box) {
 	if box != nil {
 		r.q.remove(ctx, *box)
 	}
-	r.finish(ctx, result)
+	drop := r.settleSaved(ctx, &result, false) // its owner has it, or begins where the one before was
+	if r.finish(ctx, result) {
+		drop()
+	}
 }
 
 // continuedText names what an attempt goes on from; "" for one that begins anew.

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,11 +13,13 @@ import (
 	"agentbox/agentbox/api"
 )
 
-// fakeSaver numbers its snapshots.
+// fakeSaver numbers its snapshots. early counts those that were dropped before their attempt had a result.
 type fakeSaver struct {
 	mu      sync.Mutex
+	store   Store
 	taken   int
 	dropped []int
+	early   int
 	adopted int
 }
 
@@ -45,6 +49,10 @@ func (s *fakeSaver) Drop(_ context.Context, a agentbox.Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropped = append(s.dropped, a.Saved.Commits)
+	id, err := agentbox.ParseTaskID(strings.TrimSuffix(a.BoxName, "-"+strconv.Itoa(a.Number)))
+	if err != nil || !s.store.finished(id, a.Number) {
+		s.early++
+	}
 }
 
 // saving is a queue that takes snapshots all the time.
@@ -53,6 +61,7 @@ func (h *fakeHost) saving(t *testing.T, s *fakeSaver, keep Snapshotter) *Queue {
 	stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := q.Config
+	s.store = c.Store
 	c.Saver, c.SaveEvery = s, time.Millisecond
 	q = NewQueue(ctx, c)
 	done := make(chan struct{})
@@ -101,6 +110,19 @@ func TestSnapshotsWhileATaskRuns(t *testing.T) {
 	if got = wait(t, q, two.ID); got.State != agentbox.TaskLost || got.Last().Result.Ref == "" || s.adopted != 1 {
 		t.Errorf("%+v", got.Last().Result)
 	}
+	// What was given back is its owner's.
+	three := submit(t, q, 0, "never")[0]
+	awaitSaved(t, q, three.ID)
+	if err := q.Return(three.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got = wait(t, q, three.ID); got.Last().Saved != nil {
+		t.Errorf("the snapshot of a task that was given back stays: %+v", got.Last())
+	}
+	if s.mu.Lock(); s.early > 0 {
+		t.Errorf("%d snapshots were dropped before there was a result, for which a killed daemon needs them", s.early)
+	}
+	s.mu.Unlock()
 }
 
 // What is given back goes at once, and its work is nobody's here.
