@@ -115,6 +115,7 @@ func Run(ctx context.Context, cfg Config) error {
 	work.Go(func() { d.shares.team.Run(ctx) })
 	work.Go(func() { d.keepMachines(ctx) })
 	work.Go(func() { d.keepSources(ctx) })
+	work.Go(func() { d.sweepSaves(ctx) })
 	work.Go(func() { d.schedules.Run(ctx) })
 	work.Go(func() { d.export.Run(ctx, d.gather) })
 	work.Go(func() { d.fleet.worker.Run(ctx) })

@@ -76,6 +76,13 @@ func (d *daemon) pruneSources(dryRun bool) (items []api.PruneItem, err error) {
 	return items, err
 }
 
+// sweepSaves drops the snapshots of tasks that earlier daemons were killed with.
+func (d *daemon) sweepSaves(ctx context.Context) {
+	if err := d.saves.Sweep(ctx, d.store, d.started); err != nil && ctx.Err() == nil {
+		d.cfg.Log.Warn("cannot remove snapshots of tasks that nobody needs", "error", err)
+	}
+}
+
 // keepSources gives back sources that nobody has used for a while, until ctx ends.
 func (d *daemon) keepSources(ctx context.Context) {
 	for background.Sleep(ctx, source.Grace) {

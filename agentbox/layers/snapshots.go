@@ -347,6 +347,23 @@ func (s Snapshots) List(ctx context.Context) ([]StoredSnapshot, error) {
 	return all, err
 }
 
+// Held lists the keys of what others than the user keep, with those of which only the pack was kept before a
+// daemon was killed.
+func (s Snapshots) Held(ctx context.Context) (keys []string, err error) {
+	store, err := s.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := store.Names(snapshotNamespace, "")
+	for _, n := range names {
+		if key := strings.TrimSuffix(n.Key, workSuffix); strings.Contains(key, "@") && !strings.Contains(key, "/") {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), err
+}
+
 // distinct is one of each, the user's where there is one.
 func distinct(all []StoredSnapshot) []StoredSnapshot {
 	slices.SortFunc(all, func(a, b StoredSnapshot) int {
@@ -464,13 +481,17 @@ func readBlob(ctx context.Context, store *cachestore.Store, manifest agentbox.Di
 
 // Remove forgets what one holder keeps. The pack of its base stays until nothing uses it for a while.
 func (s Snapshots) Remove(ctx context.Context, one StoredSnapshot) error {
+	return s.Forget(ctx, one.Document.Key(one.ID))
+}
+
+// Forget forgets what is kept under a key, the whole of it or a part.
+func (s Snapshots) Forget(ctx context.Context, key string) error {
 	store, err := s.Store(ctx)
 	if err != nil {
 		return err
 	}
-	named := one.Document.Key(one.ID)
-	for _, key := range []string{named, named + workSuffix} {
-		if err := store.Forget(ctx, snapshotNamespace, key); err != nil {
+	for _, name := range []string{key, key + workSuffix} {
+		if err := store.Forget(ctx, snapshotNamespace, name); err != nil {
 			return err
 		}
 	}

@@ -3,10 +3,13 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"agentbox/agentbox"
@@ -17,6 +20,7 @@ import (
 	"agentbox/agentbox/project"
 	"agentbox/agentbox/snapshot"
 	"agentbox/agentbox/source/sources"
+	"agentbox/agentbox/task"
 	"agentbox/agentbox/workspace"
 )
 
@@ -70,6 +74,14 @@ func holder(id agentbox.TaskID, at time.Time) string {
 	return id.String() + "-" + strconv.FormatInt(at.UnixNano(), 36)
 }
 
+// heldBy is the inverse of holder; false for who is no task.
+func heldBy(holder string) (id agentbox.TaskID, at time.Time, ok bool) {
+	i := max(0, strings.LastIndexByte(holder, '-'))
+	id, err := agentbox.ParseTaskID(holder[:i])
+	nanoseconds, timeErr := strconv.ParseInt(strings.TrimPrefix(holder[i:], "-"), 36, 64)
+	return id, time.Unix(0, nanoseconds).UTC(), err == nil && timeErr == nil
+}
+
 func savedWork(out layers.StoredSnapshot, at time.Time) agentbox.SavedWork {
 	return agentbox.SavedWork{Time: at, Snapshot: out.ID, Commits: out.Document.Commits, Files: out.Document.Files}
 }
@@ -83,6 +95,41 @@ func (s Saves) Drop(ctx context.Context, a agentbox.Attempt) {
 	if err := s.Snapshots.Discard(ctx, held.Key(a.Saved.Snapshot)); err != nil && agentbox.CodeOf(err) != agentbox.NotFound {
 		s.Log.Warn("cannot remove the snapshot of a task", "snapshot", a.Saved.Snapshot.Short(), "error", err)
 	}
+}
+
+// Sweep drops the snapshots that earlier daemons were killed with: no attempt records them, or one does that has
+// other work as its result. What was taken since began, this daemon records or drops itself.
+func (s Saves) Sweep(ctx context.Context, store task.Store, began time.Time) error {
+	keys, err := s.Snapshots.Held(ctx)
+	for _, key := range keys {
+		_, holder, _ := strings.Cut(key, "@")
+		id, at, ok := heldBy(holder)
+		if !ok || !at.Before(began) {
+			continue
+		}
+		t, readErr := store.Read(id)
+		if readErr != nil && agentbox.CodeOf(readErr) != agentbox.NotFound {
+			continue // nobody can say what it records
+		}
+		if !slices.ContainsFunc(t.Attempts, func(a agentbox.Attempt) bool { return needs(a, at) }) {
+			err = errors.Join(err, s.discard(ctx, key))
+		}
+	}
+	return err
+}
+
+// discard removes a snapshot, or the pack of one that never came to be.
+func (s Saves) discard(ctx context.Context, key string) error {
+	err := s.Snapshots.Discard(ctx, key)
+	if agentbox.CodeOf(err) == agentbox.NotFound {
+		err = s.Snapshots.Forget(ctx, key)
+	}
+	return err
+}
+
+// needs tells whether an attempt goes on from the snapshot of a moment, or has no other work.
+func needs(a agentbox.Attempt, at time.Time) bool {
+	return a.Saved != nil && a.Saved.Time.Equal(at) && (a.Result == nil || a.Result.Ref == "" && a.Result.State != agentbox.TaskSucceeded)
 }
 
 func taskOf(a agentbox.Attempt) (id agentbox.TaskID) {
