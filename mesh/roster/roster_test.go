@@ -3,6 +3,7 @@ package roster_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"log/slog"
@@ -209,7 +210,12 @@ func TestLeavingAdminKeepsItsMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.sync(t, b)
-	if err := b.roster.AnnounceLeave(t.Context(), b.node, c.id()); err == nil {
+	if err := c.node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	briefly, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	if err := b.roster.AnnounceLeave(briefly, b.node, c.id()); err == nil {
 		t.Fatal("nobody is there, and it was told")
 	}
 	b.node.AddAddresses(a.id(), a.node.Addr())

@@ -45,7 +45,7 @@ func (n *Node) accept() {
 
 // serve has a connection that a peer opened handled until it ends. The handshake has checked the
 // peer; register checks again, as the list may have changed since, and only then is the client
-// greeted. The addresses of guests are not remembered.
+// greeted. The address of a guest is not remembered unless it becomes a member, which package roster decides.
 func (n *Node) serve(q *quic.Conn) {
 	state := q.ConnectionState().TLS
 	id, err := peerOf(state)
