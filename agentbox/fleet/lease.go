@@ -31,7 +31,8 @@ type Lease struct {
 	Name   string          `json:"name,omitempty"` // of the worker, for people
 	Lost   int             `json:"lost,omitempty"` // leases that ended without a result
 	// Keeper is the machine to which the owner gave the attempt, to keep it as its own while the owner
-	// sleeps; zero for none. It alone may have a lease, which does not expire: the owner takes it back.
+	// sleeps; zero for none. It alone may have a lease, which does not expire: the owner takes it back, or it
+	// says that it has no such task.
 	Keeper identity.PeerID `json:"keeper,omitzero"`
 }
 

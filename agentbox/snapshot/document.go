@@ -184,6 +184,21 @@ func (d Document) Drop(ctx context.Context, dir string, id agentbox.Digest) erro
 	return mirrorError(err)
 }
 
+// HeldKeys lists the keys under which a mirror has snapshots of others than the user (Document.Key).
+func HeldKeys(ctx context.Context, dir string) ([]string, error) {
+	out, err := mirror{dir}.git(ctx, nil, "for-each-ref", "--format=%(refname:lstrip=3)", snapshotRef("*@*"))
+	return strings.Fields(out), mirrorError(err)
+}
+
+// DropKey removes the refs of a snapshot from a mirror, as Document.Drop does without the document.
+func DropKey(ctx context.Context, dir, key string) error {
+	refs, err := mirror{dir}.git(ctx, nil, "for-each-ref", "--format=delete %(refname)", snapshotRef(key), branchesRef+"snapshots/"+key+"/")
+	if err == nil {
+		_, err = mirror{dir}.git(ctx, strings.NewReader(refs), "update-ref", "--no-deref", "--stdin")
+	}
+	return mirrorError(err)
+}
+
 // WriteWork writes a pack of all that a snapshot has and its base has not. It builds on objects of
 // the base.
 func (d Document) WriteWork(ctx context.Context, dir string, w io.Writer) error {

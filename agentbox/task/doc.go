@@ -31,6 +31,7 @@
 //	delivered                    the owner of the task, another machine, has its result
 //	attempts/<n>/attempt.json    names its box and its job; written before either is made
 //	attempts/<n>/result.json     agentbox.Result, written once and last
+//	attempts/<n>/saved.json      the last snapshot of its box, until there is a result
 //	attempts/<n>/lease.json      which machine runs it, if another one does; see package fleet
 //	attempts/<n>/services/       the last 256 KiB of each service's log
 //	attempts/<n>/artifacts/      what `artifacts:` selects, under its names in the workspace

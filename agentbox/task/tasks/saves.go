@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,24 +99,42 @@ func (s Saves) Drop(ctx context.Context, a agentbox.Attempt) {
 }
 
 // Sweep drops the snapshots that earlier daemons were killed with: no attempt records them, or one does that has
-// other work as its result. What was taken since began, this daemon records or drops itself.
+// other work as its result. Of some, only the refs or the pack had come to be. What was taken since began, this
+// daemon records or drops itself.
 func (s Saves) Sweep(ctx context.Context, store task.Store, began time.Time) error {
+	left := func(key string) bool { return isLeft(store, key, began) }
 	keys, err := s.Snapshots.Held(ctx)
 	for _, key := range keys {
-		_, holder, _ := strings.Cut(key, "@")
-		id, at, ok := heldBy(holder)
-		if !ok || !at.Before(began) {
-			continue
-		}
-		t, readErr := store.Read(id)
-		if readErr != nil && agentbox.CodeOf(readErr) != agentbox.NotFound {
-			continue // nobody can say what it records
-		}
-		if !slices.ContainsFunc(t.Attempts, func(a agentbox.Attempt) bool { return needs(a, at) }) {
+		if left(key) {
 			err = errors.Join(err, s.discard(ctx, key))
 		}
 	}
+	mirrors, globErr := filepath.Glob(filepath.Join(s.Home.Mirrors(), "*.git"))
+	err = errors.Join(err, globErr)
+	for _, dir := range mirrors {
+		keys, readErr := snapshot.HeldKeys(ctx, dir)
+		err = errors.Join(err, readErr)
+		for _, key := range keys {
+			if left(key) {
+				err = errors.Join(err, snapshot.DropKey(ctx, dir, key))
+			}
+		}
+	}
 	return err
+}
+
+// isLeft tells whether a key is that of a snapshot of a task, of before a moment, which no attempt needs.
+func isLeft(store task.Store, key string, began time.Time) bool {
+	_, holder, _ := strings.Cut(key, "@")
+	id, at, ok := heldBy(holder)
+	if !ok || !at.Before(began) {
+		return false
+	}
+	t, err := store.Read(id)
+	if err != nil {
+		return agentbox.CodeOf(err) == agentbox.NotFound // of another one, nobody can say what it records
+	}
+	return !slices.ContainsFunc(t.Attempts, func(a agentbox.Attempt) bool { return needs(a, at) })
 }
 
 // discard removes a snapshot, or the pack of one that never came to be.

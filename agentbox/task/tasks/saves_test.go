@@ -125,8 +125,20 @@ func TestSweepSaves(t *testing.T) {
 	if _, err := s.Snapshots.Find(t.Context(), users.Hex()); err != nil {
 		t.Errorf("the user's: %v", err)
 	}
-	// Only the pack of another one had come to the disk.
+	// Only the pack and the refs of another one had come to the disk.
 	half := snapshot.Document{Holder: holder(agentbox.TaskID{100}, before)}.Key(agentbox.Digest{1})
+	mirror := s.Snapshots.Mirror("of ")
+	git := func(script string) string {
+		t.Helper()
+		c := exec.Command("sh", "-ec", script, "x", half)
+		c.Dir = mirror
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	git(`tree=$(git mktree </dev/null); for ref in snapshots/$1 branches/snapshots/$1/0 snapshots/other; do git update-ref refs/agentbox/$ref $tree; done`)
 	open, err := s.Snapshots.Store(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -144,5 +156,8 @@ func TestSweepSaves(t *testing.T) {
 	}
 	if _, err := open.Lookup("snapshot", half+"/work"); agentbox.CodeOf(err) != agentbox.NotFound {
 		t.Errorf("a pack of no snapshot stays: %v", err)
+	}
+	if refs := git(`git for-each-ref --format="%(refname)"`); refs != "refs/agentbox/snapshots/other\n" {
+		t.Errorf("the mirror has %s", refs)
 	}
 }
