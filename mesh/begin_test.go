@@ -12,8 +12,8 @@ import (
 	"agentbox/tools/suites/meshtest"
 )
 
-// TestMachinesKilledTogetherMeetAgain goes on from the files that two machines had when the second one had just
-// joined, as if both had been killed then.
+// TestMachinesKilledTogetherMeetAgain goes on from the files that two machines had when the second one had
+// just joined, as if both had been killed then.
 func TestMachinesKilledTogetherMeetAgain(t *testing.T) {
 	keys := []ed25519.PrivateKey{meshtest.Key(t), meshtest.Key(t)}
 	open := func(dirs []string) (all []*Mesh) {

@@ -339,8 +339,8 @@ func (m *Mesh) syncWith(r *running, id identity.PeerID, differs, came bool) {
 	}
 }
 
-// poll catches up on what news missed, until ctx is done: every five seconds it compares lists,
-// every half minute it writes to disk which addresses worked last and announces load and space, and every hour it
+// poll catches up on what news missed, until ctx is done: every five seconds it compares lists, every half
+// minute it writes to disk which addresses worked last and announces load and space, and every hour it
 // renews the memberships that this machine can renew.
 func (m *Mesh) poll(ctx context.Context, r *running) {
 	tick := time.NewTicker(5 * time.Second)

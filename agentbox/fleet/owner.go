@@ -183,8 +183,8 @@ func (o *Owner) check(at *offered, now time.Time) (agentbox.Result, bool) {
 	return agentbox.Result{}, false
 }
 
-// lose ends the lease of a machine that does not go on, and tells whether it was the last one that the attempt
-// gets. The caller holds o.mu.
+// lose ends the lease of a machine that does not go on, and tells whether it was the last one that the
+// attempt gets. The caller holds o.mu.
 func (o *Owner) lose(at *offered) (agentbox.Result, bool) {
 	if !o.end(at, true) || at.cancelled {
 		return agentbox.Result{}, false

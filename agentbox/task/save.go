@@ -59,9 +59,9 @@ func (r *run) keepSaving(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// settleSaved ends the use of the last snapshot of an attempt. With adopt, nobody could look into the box at
-// the end, and the snapshot is the attempt's work. It returns what drops it, which is called once the result is
-// on disk: the next daemon adopts it again if this one is killed before.
+// settleSaved ends the use of the last snapshot of an attempt. With adopt, nobody could look into the box
+// at the end, and the snapshot is the attempt's work. It returns what drops it, which is called once the
+// result is on disk: the next daemon adopts it again if this one is killed before.
 func (r *run) settleSaved(ctx context.Context, result *agentbox.Result, adopt bool) (drop func()) {
 	none := func() {}
 	var saved *agentbox.SavedWork

@@ -98,9 +98,9 @@ func (s Saves) Drop(ctx context.Context, a agentbox.Attempt) {
 	}
 }
 
-// Sweep drops the snapshots that earlier daemons were killed with: no attempt records them, or one does that has
-// other work as its result. Of some, only the refs or the pack had come to be. What was taken since began, this
-// daemon records or drops itself.
+// Sweep drops the snapshots that earlier daemons were killed with: no attempt records them, or one does
+// that has other work as its result. Of some, only the refs or the pack had come to be. What was taken
+// since began, this daemon records or drops itself.
 func (s Saves) Sweep(ctx context.Context, store task.Store, began time.Time) error {
 	left := func(key string) bool { return isLeft(store, key, began) }
 	keys, err := s.Snapshots.Held(ctx)
