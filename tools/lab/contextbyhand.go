@@ -29,7 +29,7 @@ const gitPort = "9418"
 
 // scenario needs programs that may not be here.
 func (h *byHand) scenario(l *MeshLab) (bench.Scenario, error) {
-	for _, program := range []string{"podman", "git"} {
+	for _, program := range []string{"podman", "git", "runc"} { // crun refuses some hosts' control groups
 		if _, err := exec.LookPath(program); err != nil {
 			return bench.Scenario{}, agentbox.Errorf(agentbox.Missing, "%s is not installed", program)
 		}
@@ -54,7 +54,7 @@ func (h *byHand) image() string {
 func (h *byHand) on(ctx context.Context, i int, argv ...string) error {
 	if argv[0] == "podman" {
 		store := filepath.Join(h.dir, h.o.links.Name(i))
-		argv = append([]string{"podman", "--root", filepath.Join(store, "root"), "--runroot", filepath.Join(h.run, h.o.links.Name(i)), "--cgroup-manager=cgroupfs", "--events-backend=none"}, argv[1:]...)
+		argv = append([]string{"podman", "--root", filepath.Join(store, "root"), "--runroot", filepath.Join(h.run, h.o.links.Name(i)), "--cgroup-manager=cgroupfs", "--runtime=runc", "--events-backend=none"}, argv[1:]...)
 	}
 	// ip netns exec would hide the control groups, without which podman runs nothing.
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/run/netns/" + h.o.links.Name(i)}, argv...)...)
@@ -116,7 +116,7 @@ func (h *byHand) sample(ctx context.Context) (took time.Duration, err error) {
 	for _, argv := range [][]string{
 		{"podman", "pull", "-q", "--tls-verify=false", h.image()},
 		{"git", "clone", "-q", "git://" + h.o.links.Address(0).String() + ":" + gitPort + "/" + filepath.Base(h.o.repo), clone},
-		{"podman", "run", "--rm", "--network=host", "--ulimit=host", "-v", clone + ":/workspace", "-w", "/workspace", h.image(), "true"},
+		{"podman", "run", "--rm", "--network=host", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", "-v", clone + ":/workspace", "-w", "/workspace", h.image(), "true"},
 	} {
 		if err := h.on(ctx, 1, argv...); err != nil {
 			return 0, err
