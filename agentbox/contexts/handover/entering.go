@@ -263,7 +263,8 @@ func (p *pulling) lacksBase(ctx context.Context, directory string) (bool, error)
 	return p.snap.Document.TakeBase(ctx, p.Snapshots.Mirror(p.snap.Document.Project), directory)
 }
 
-// image makes the store expect the image, unless it is here. Its bytes come when they are read.
+// image makes the store expect the image, unless it is here. What boxes read first comes now, the rest when it
+// is read.
 func (p *pulling) image(ctx context.Context) error {
 	begun, d := time.Now(), p.out.Identity.Image
 	if d.IsZero() {
@@ -276,6 +277,7 @@ func (p *pulling) image(ctx context.Context) error {
 	detail := d.Short() + " is here"
 	if img.Lazy != nil {
 		detail = d.Short() + ", comes as it is read"
+		_ = p.Boxes.Images.Expect(ctx, img) // the box that needs it says why it cannot be had
 	}
 	p.did(api.PartImage, begun, 0, detail)
 	return nil

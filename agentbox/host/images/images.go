@@ -168,6 +168,19 @@ func (i *Images) Exact(ctx context.Context, d agentbox.Digest, progress agentbox
 	return img, err
 }
 
+// Expect begins to get what boxes read first of an image, unless it is here. The rest comes after a box has
+// read that.
+func (i *Images) Expect(ctx context.Context, img image.Image) error {
+	if img.Lazy == nil {
+		return nil
+	}
+	c, err := i.completions.open(ctx, img)
+	if err == nil {
+		c.release()
+	}
+	return err
+}
+
 // Find returns base with the layers of a key, made here or by another member of the team.
 func (i *Images) Find(ctx context.Context, base image.Image, key agentbox.Digest, progress agentbox.Progress) (image.Image, error) {
 	return i.retryIfLost(ctx, progress, func() (image.Image, error) { return i.Store.Find(ctx, base, key, progress) })
