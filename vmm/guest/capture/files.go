@@ -9,10 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -158,23 +156,8 @@ func (c *capture) compare(untracked []string) error {
 
 // read hashes files. The mode of one that is not there any more becomes 0.
 func (c *capture) read(all []entry, places []int) error {
-	next := make(chan int)
-	failed := make([]error, runtime.NumCPU())
-	var workers sync.WaitGroup
-	for n := range failed {
-		workers.Go(func() {
-			for i := range next {
-				if err := c.readOne(&all[i]); err != nil && failed[n] == nil {
-					failed[n] = err
-				}
-			}
-		})
-	}
-	for _, i := range places {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	failed := make([]error, len(places))
+	each(len(places), func(i int) { failed[i] = c.readOne(&all[places[i]]) })
 	return errors.Join(failed...)
 }
 

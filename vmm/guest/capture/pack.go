@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/zlib"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,8 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 
 	"agentbox/agentbox/git/objects"
 )
@@ -59,18 +59,13 @@ func (c *capture) deltas() (all map[id][]byte, ok bool) {
 		return nil, false
 	}
 	defer there.Close()
-	made := make([][]byte, len(c.made))
-	var g errgroup.Group
-	g.SetLimit(runtime.NumCPU())
-	for i, o := range c.made {
-		if o.was != (id{}) {
-			g.Go(func() (err error) {
-				made[i], err = c.delta(o, there)
-				return err
-			})
+	made, failed := make([][]byte, len(c.made)), make([]error, len(c.made))
+	each(len(c.made), func(i int) {
+		if o := c.made[i]; o.was != (id{}) {
+			made[i], failed[i] = c.delta(o, there)
 		}
-	}
-	if g.Wait() != nil {
+	})
+	if errors.Join(failed...) != nil {
 		return nil, false
 	}
 	all = map[id][]byte{}
@@ -80,6 +75,24 @@ func (c *capture) deltas() (all map[id][]byte, ok bool) {
 		}
 	}
 	return all, true
+}
+
+// each calls do with the numbers below n, as many at once as there are processors.
+func each(n int, do func(i int)) {
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
 }
 
 // maxDelta bounds files that are compared with their last version, in bytes.

@@ -10,10 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"agentbox/agentbox/git/objects"
@@ -64,22 +62,22 @@ func take(pack io.Reader, by string) error {
 		return err
 	}
 	defer there.Close()
-	var structure []objects.Object
-	var g errgroup.Group
-	g.SetLimit(runtime.NumCPU())
+	var structure, files []objects.Object
 	most := roomToHold()
 	err = objects.ReadPack(pack, most, func(id objects.ID) (objects.Object, error) { return there.Read(id, most) }, func(o objects.Object) error {
-		if o.Kind != objects.Blob {
+		if o.Kind == objects.Blob {
+			files = append(files, o)
+		} else {
 			structure = append(structure, o)
-			return nil
 		}
-		g.Go(func() error {
-			_, err := objects.WriteLoose(by, o, false)
-			return err
-		})
 		return nil
 	})
-	if err = errors.Join(err, g.Wait()); err == nil {
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(files))
+	each(len(files), func(i int) { _, failed[i] = objects.WriteLoose(by, files[i], false) })
+	if err = errors.Join(failed...); err == nil {
 		err = objects.MoveLoose(by, all)
 	}
 	if err != nil {
