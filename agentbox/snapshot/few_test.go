@@ -180,6 +180,19 @@ func TestMuchNewIsLeftToGit(t *testing.T) {
 	}
 }
 
+// A disk that is full is said to be, not that what the box sent is damaged.
+func TestCopyOfAPackOnAFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	in := &copied{from: strings.NewReader("PACK"), file: full, left: 100}
+	if _, err := in.Read(make([]byte, 10)); agentbox.CodeOf(agentbox.MarkNoSpace(err)) != agentbox.NoSpace || in.failed == nil {
+		t.Errorf("%v, %v", err, in.failed)
+	}
+}
+
 // Whatever way a pack is taken, git looks at what it has: names that lead elsewhere, and settings of
 // submodules that it would not follow itself.
 func TestBadObjectsAreRefused(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"agentbox/agentbox"
 	"agentbox/agentbox/git"
 )
 
@@ -30,6 +31,8 @@ func (k *keepRun) acceptWhole(ctx context.Context, pack io.Reader, tips []string
 	})
 	if in.left < 0 {
 		err = tooLarge(k.req.Limit)
+	} else if in.failed != nil {
+		err = agentbox.MarkNoSpace(mirrorError(in.failed))
 	}
 	whole := false
 	if err == nil && len(fresh) > 0 {
@@ -48,6 +51,8 @@ type copied struct {
 	file  *os.File
 	left  int64 // bytes that may still come
 	again bool
+
+	failed error // of file
 }
 
 func (c *copied) Read(p []byte) (int, error) {
@@ -58,8 +63,8 @@ func (c *copied) Read(p []byte) (int, error) {
 	if c.left -= int64(n); c.left < 0 {
 		return 0, errors.New("more comes than may")
 	}
-	if _, writeErr := c.file.Write(p[:n]); writeErr != nil {
-		return 0, writeErr
+	if _, c.failed = c.file.Write(p[:n]); c.failed != nil {
+		return 0, c.failed
 	}
 	return n, err
 }
