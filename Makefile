@@ -206,8 +206,8 @@ bench: build ## the figures of docs/internals/benchmarks.md (on an idle machine)
 
 # Kept outside of the checkout, it outlives one: HISTORY=/var/lib/agentbox/bench.jsonl make bench-history
 HISTORY ?= build/bench.jsonl
-bench-history: build ## this repository's own commands in boxes, added to $(HISTORY) and drawn
-	bin/agentbox bench --quick --history $(HISTORY) --html $(HISTORY:.jsonl=.html)
+bench-history: up ## this repository's own commands in boxes, added to $(HISTORY) and drawn
+	GOROOT="$$($(GO) env GOROOT)" bin/agentbox bench --quick --history $(HISTORY) --html $(HISTORY:.jsonl=.html)
 	bin/agentbox bench history $(HISTORY)
 
 lab: embedded ## build/lab, which measures our own parts against other programs
