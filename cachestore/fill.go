@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -226,45 +227,47 @@ func (f *filler) close() error {
 // Fetch requests only what is still missing.
 func (s *Store) Fetch(ctx context.Context, manifest agentbox.Digest, src Source, progress func(done, total int)) error {
 	defer s.guard.hold(manifest)()
-	m, err := s.EnsureManifest(ctx, manifest, src)
+	f, soon, rest, err := s.missing(ctx, manifest, src)
 	if err != nil {
 		return err
 	}
-	p, err := s.Presence(m)
-	if err != nil {
-		return err
-	}
-	f := s.newFiller(manifest, m, src)
-	soon, rest := byPriority(m, p.Missing, nil)
 	if n := len(soon) + len(rest); progress != nil {
 		f.onChunk = countProgress(n, progress)
 	}
 	return errors.Join(f.fetchBoth(ctx, soon, rest), f.close())
 }
 
-// FetchTo is Fetch, and writes the blob to w meanwhile, each chunk as soon as all before it have come. An error
-// of w ends it.
-func (s *Store) FetchTo(ctx context.Context, manifest agentbox.Digest, src Source, w io.Writer) error {
-	defer s.guard.hold(manifest)()
+// missing is a filler of a blob, and what is missing of it, as fetchBoth takes it. Callers hold the manifest.
+func (s *Store) missing(ctx context.Context, manifest agentbox.Digest, src Source) (f *filler, soon, rest []int, err error) {
 	m, err := s.EnsureManifest(ctx, manifest, src)
 	if err != nil {
-		return err
+		return nil, nil, nil, err
 	}
 	p, err := s.Presence(m)
 	if err != nil {
+		return nil, nil, nil, err
+	}
+	soon, rest = byPriority(m, p.Missing, nil)
+	return s.newFiller(manifest, m, src), soon, rest, nil
+}
+
+// FetchTo is Fetch, and writes the blob to w meanwhile, each chunk as soon as all before it have come. An
+// error of w ends it.
+func (s *Store) FetchTo(ctx context.Context, manifest agentbox.Digest, src Source, w io.Writer) error {
+	defer s.guard.hold(manifest)()
+	f, soon, rest, err := s.missing(ctx, manifest, src)
+	if err != nil {
 		return err
 	}
-	f := s.newFiller(manifest, m, src)
-	soon, rest := byPriority(m, p.Missing, nil)
-	due := newExpected(m, append(soon, rest...))
+	due := newExpected(f.m, slices.Concat(soon, rest))
 	f.onChunk = func(_ context.Context, i int, _ []byte) error {
-		due.came(m.Chunks[i].Digest)
+		due.came(f.m.Chunks[i].Digest)
 		return nil
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.fetchBoth(gctx, soon, rest) })
 	group.Go(func() error {
-		for i, c := range m.Chunks {
+		for i, c := range f.m.Chunks {
 			if err := due.wait(gctx, c.Digest); err != nil {
 				return err
 			}

@@ -28,10 +28,10 @@
 // A worker beats seldom while many run for the owner: gossip sees whether it is there. One that is late, or
 // that gossip misses, is called (askCall). Without a beat a lease is over soon after gossip missed the
 // worker, or LeaseTime after the beat was due (Heard), and the attempt is offered again, at most MaxLeases
-// times: a task that takes machines down with it is lost then. Over, too, is the lease of a machine, or keeper,
-// that is called and has no such task, as it was killed while it took it (Owner.Lacks). An owner that
-// restarts reads the lease from the attempt's directory, calls its worker, and waits for LeaseTime. A
-// worker that restarts finds its tasks in its queue, each with its origin, and goes on.
+// times: a task that takes machines down with it is lost then. Over, too, is the lease of a machine, or
+// keeper, that is called and has no such task, as it was killed while it took it (Owner.Lacks). An owner that
+// restarts reads the lease from the attempt's directory, calls its worker, and waits for LeaseTime. A worker
+// that restarts finds its tasks in its queue, each with its origin, and goes on.
 //
 // The owner reaches the box meanwhile, on BoxService: it logs in, follows the output, and asks for a
 // snapshot of now. A worker whose own user comes back stops the boxes of others at once (place.Halter),

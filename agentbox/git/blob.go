@@ -13,7 +13,7 @@ import (
 // BlobID returns the object ID of a blob with these contents. digits is the number of hexadecimal
 // digits in the repository's format: 40 for SHA-1, 64 for SHA-256.
 func BlobID(contents []byte, digits int) string {
-	id, _ := ReadBlobID(bytes.NewReader(contents), int64(len(contents)), digits) // a buffer has what it says
+	id, _ := ReadBlobID(bytes.NewReader(contents), int64(len(contents)), digits) // all are there
 	return id
 }
 

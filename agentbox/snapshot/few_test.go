@@ -106,14 +106,15 @@ func (a alone) Exec(ctx context.Context, c environment.Command) (environment.Sta
 	return a.nativeGuest.Exec(ctx, c)
 }
 
-// A box takes a small pack by its own program, and by the script where it has none, or cannot.
+// A box takes a small pack by its own program, and by the script where it has none, or cannot: it follows no
+// alternates.
 func TestTakenBothWays(t *testing.T) {
 	for name, c := range map[string]struct {
 		native bool
 		before string // in the box
 	}{
 		"by its program": {true, "true"}, "by the script": {false, "true"},
-		"left to the script": {true, `mv "$1/.git/objects" "$1/other" && mkdir -p "$1/.git/objects/info" && echo "$1/other" >"$1/.git/objects/info/alternates"`}, // which it does not follow
+		"left to the script": {true, `mv "$1/.git/objects" "$1/other" && mkdir -p "$1/.git/objects/info" && echo "$1/other" >"$1/.git/objects/info/alternates"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one, _, base, tip := twoMirrors(t, func(dir string) {

@@ -138,8 +138,8 @@ func (m mirror) git(ctx context.Context, stdin io.Reader, args ...string) (strin
 	return string(out), err
 }
 
-// has reports which of the commits the mirror has (git.Commits). Git is asked of those only that are not found
-// without it.
+// has reports which of the commits the mirror has (git.Commits). Git is asked of those only that are not
+// found without it.
 func (m mirror) has(ctx context.Context, commits ...string) (map[string]bool, error) {
 	have := m.find(commits)
 	left := slices.DeleteFunc(slices.Clone(commits), func(id string) bool { return have[id] || id == "" })
@@ -270,7 +270,7 @@ func (m mirror) unpack(ctx context.Context, quarantine string, env []string, pac
 // errManyObjects is why a pack stays one.
 var errManyObjects = errors.New("it has many objects")
 
-// maxWaiting is how many files are written at once: more than there are processors, as they wait for the disk.
+// maxWaiting is how many files are written at once: more than there are processors, as they wait for disks.
 const maxWaiting = 16
 
 // maxUnpacked bounds what is held of a pack that is read here, in bytes.

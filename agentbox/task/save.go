@@ -83,7 +83,8 @@ func (r *run) settleSaved(ctx context.Context, result *agentbox.Result, adopt bo
 	}
 	return func() {
 		r.q.Saver.Drop(ctx, a)
-		if err := os.Remove(filepath.Join(r.dir, SavedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) { // the task may be gone
+		// The task may be gone.
+		if err := os.Remove(filepath.Join(r.dir, SavedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			r.q.Log.Warn("cannot remove the record of a snapshot", "task", t.ID, "error", err)
 		}
 		r.q.Store.Memory.forget(t.ID)

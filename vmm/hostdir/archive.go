@@ -232,7 +232,7 @@ func readFile(root *os.Root, h *tar.Header, content io.Reader, have Index) error
 	return errors.Join(err, f.Close())
 }
 
-// eagerBytes is how much of a file is given to the disk at once. Smaller files are not: it likes them together.
+// eagerBytes is how much of a file is given to the disk at once, which likes smaller files together.
 const eagerBytes = 8 << 20
 
 // eager writes a file, and has the disk begin meanwhile: who waits for all of it in the end waits for less.
@@ -245,7 +245,8 @@ type eager struct {
 func (e *eager) Write(p []byte) (int, error) {
 	n, err := e.f.Write(p)
 	if e.n += int64(n); e.n-e.then >= eagerBytes {
-		_ = unix.SyncFileRange(int(e.f.Fd()), e.then, e.n-e.then, unix.SYNC_FILE_RANGE_WRITE) // it is only faster with it
+		// It is only faster with it.
+		_ = unix.SyncFileRange(int(e.f.Fd()), e.then, e.n-e.then, unix.SYNC_FILE_RANGE_WRITE)
 		e.then = e.n
 	}
 	return n, err

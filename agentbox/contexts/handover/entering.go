@@ -263,8 +263,8 @@ func (p *pulling) lacksBase(ctx context.Context, directory string) (bool, error)
 	return p.snap.Document.TakeBase(ctx, p.Snapshots.Mirror(p.snap.Document.Project), directory)
 }
 
-// image makes the store expect the image, unless it is here. What boxes read first comes now, the rest when it
-// is read.
+// image makes the store expect the image, unless it is here. What boxes read first comes now, the rest when
+// it is read.
 func (p *pulling) image(ctx context.Context) error {
 	begun, d := time.Now(), p.out.Identity.Image
 	if d.IsZero() {

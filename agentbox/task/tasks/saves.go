@@ -132,7 +132,7 @@ func isLeft(store task.Store, key string, began time.Time) bool {
 	}
 	t, err := store.Read(id)
 	if err != nil {
-		return agentbox.CodeOf(err) == agentbox.NotFound // of another one, nobody can say what it records
+		return agentbox.CodeOf(err) == agentbox.NotFound // of others, nobody can say what they record
 	}
 	return !slices.ContainsFunc(t.Attempts, func(a agentbox.Attempt) bool { return needs(a, at) })
 }

@@ -24,7 +24,8 @@ const TakeName = "agentbox-take"
 // ServeTake is the program. It says "done" if all of the pack is there, and becomes the command that does
 // the same if it cannot take it, with the pack as input.
 func ServeTake() error {
-	dir, err := os.MkdirTemp(filepath.Join(".git", "objects"), "tmp_objdir-agentbox-") // git removes old ones
+	// Git removes old ones.
+	dir, err := os.MkdirTemp(filepath.Join(".git", "objects"), "tmp_objdir-agentbox-")
 	if err != nil {
 		return err
 	}
