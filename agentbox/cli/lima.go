@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"agentbox/agentbox"
+	"agentbox/agentbox/api"
 	"agentbox/agentbox/lima"
 	"agentbox/agentbox/programs"
 )
@@ -60,7 +61,16 @@ func (a *app) limaVM() (vm lima.VM, end func(), err error) {
 	machine, unpacked := a.here.LimaDirs()
 	program, err := programs.Lima(unpacked)
 	p := a.newProgress()
-	return lima.VM{Program: program, Home: machine, Name: lima.Name, Progress: p.event}, p.close, err
+	return lima.VM{Program: program, Home: machine, Name: lima.Name, Progress: p.event, Emulated: a.emulates}, p.close, err
+}
+
+// emulates asks the daemon, which has booted a guest to find out. Without an answer Lima's QEMU tries.
+func (a *app) emulates(ctx context.Context) bool {
+	if a.host != "" {
+		return false
+	}
+	report, err := call(ctx, a, api.Doctor, api.DoctorRequest{})
+	return err == nil && report.Emulated
 }
 
 func (a *app) aboutLima(_ context.Context, act func(lima.VM) (lima.Instance, error)) error {

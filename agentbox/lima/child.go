@@ -68,6 +68,9 @@ func (l *log) add(text []byte) {
 func (vm VM) run(ctx context.Context, stdin io.Reader, act string) (Instance, error) {
 	cmd := exec.CommandContext(ctx, vm.Program, act, vm.Name)
 	cmd.Env = append(os.Environ(), "LIMA_HOME="+vm.Home)
+	if vm.emulate {
+		cmd.Env = append(cmd.Env, Emulate+"=1")
+	}
 	cmd.Stdin = stdin
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout

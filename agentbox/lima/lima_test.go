@@ -2,6 +2,7 @@ package lima
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -81,6 +82,21 @@ func TestFailures(t *testing.T) {
 	}
 	if _, err := program(t, "echo '{'").Inspect(t.Context()); agentbox.CodeOf(err) != agentbox.Internal {
 		t.Error(err)
+	}
+}
+
+// A machine is started without KVM where a guest did not run with it.
+func TestStartEmulated(t *testing.T) {
+	for name, emulated := range map[string]func(context.Context) bool{
+		"AGENTBOX_LIMA_EMULATE=1": func(context.Context) bool { return true },
+		"no variable":             func(context.Context) bool { return false },
+		"no answer":               nil,
+	} {
+		vm := program(t, `[ "$1" = start ] && { env | grep ^AGENTBOX_LIMA_EMULATE= >&2 || echo "$1: no variable, no answer" >&2; exit 1; }; echo '{"status": "Stopped"}'`)
+		vm.Emulated = emulated
+		if _, err := vm.Start(t.Context()); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

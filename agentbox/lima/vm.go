@@ -51,7 +51,14 @@ type VM struct {
 	Home     string // LIMA_HOME
 	Name     string
 	Progress agentbox.Progress
+	// Emulated tells whether the processor has to be emulated although KVM can be opened; nil if nobody knows.
+	Emulated func(context.Context) bool
+
+	emulate bool
 }
+
+// Emulate is a variable of the program's environment: with any value it starts a machine without KVM.
+const Emulate = "AGENTBOX_LIMA_EMULATE"
 
 // Inspect returns what Lima knows of the machine. The error is NotFound if there is none.
 func (vm VM) Inspect(ctx context.Context) (Instance, error) { return vm.run(ctx, nil, "inspect") }
@@ -77,6 +84,7 @@ func (vm VM) Start(ctx context.Context) (Instance, error) {
 	}
 	if inst.Status != Running {
 		done := vm.Progress.Begin("lima", "starting the machine")
+		vm.emulate = vm.Emulated != nil && vm.Emulated(ctx)
 		if inst, err = vm.run(ctx, nil, "start"); err != nil {
 			return inst, err
 		}

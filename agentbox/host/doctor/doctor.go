@@ -70,7 +70,7 @@ func (doc Doctor) Run(ctx context.Context, req api.DoctorRequest, progress agent
 	d.add("memory", detail, err)
 	boxes, pool, unread := doc.Boxes()
 	d.add("boxes", fmt.Sprintf("%s, %s in the pool, home %s", agentbox.PluralOf(boxes, "box", "boxes"), agentbox.Plural(pool, "machine"), doc.Dir), unread)
-	return api.DoctorReport{Checks: d.checks, Kinds: d.working}, nil
+	return api.DoctorReport{Checks: d.checks, Kinds: d.working, Emulated: d.emulated}, nil
 }
 
 // checkLazyImages says which kinds of machine can start from a part of an image.
@@ -92,8 +92,9 @@ func (doc Doctor) checkLazyImages(working []agentbox.Isolation) string {
 
 // diagnosis collects the results of checks.
 type diagnosis struct {
-	checks  []api.Check
-	working []agentbox.Isolation
+	checks   []api.Check
+	working  []agentbox.Isolation
+	emulated bool
 }
 
 // works tells whether machines of such a kind start here.
@@ -123,6 +124,7 @@ func (doc Doctor) checkKinds(ctx context.Context, req api.DoctorRequest, d *diag
 	for _, k := range agentbox.Kinds {
 		f, err := doc.Chooser.Probe(ctx, k.Name, req.Probe)
 		facts[k.Name], errs[k.Name] = f, err
+		d.emulated = d.emulated || k.GuestKernel && err == nil && !f.Hardware
 		if err == nil && (f.Hardware || !k.HardwareOnly || req.Isolation == k.Name) {
 			d.working = append(d.working, k.Name)
 		}

@@ -98,8 +98,8 @@ func TestKindFailsOnlyIfNoneWorks(t *testing.T) {
 		for _, check := range d.checks {
 			got = append(got, check.Name+" "+map[bool]string{true: "ok", false: "FAIL"}[check.OK])
 		}
-		if strings.Join(got, ", ") != c.want {
-			t.Errorf("%v, want %s", d.checks, c.want)
+		if strings.Join(got, ", ") != c.want || d.emulated {
+			t.Errorf("%v, want %s; emulated: %v", d.checks, c.want, d.emulated)
 		}
 	}
 	var d diagnosis
@@ -112,7 +112,7 @@ func TestKindFailsOnlyIfNoneWorks(t *testing.T) {
 	}
 	d = diagnosis{}
 	Doctor{Chooser: hostWith(tcg, soft)}.checkKinds(t.Context(), api.DoctorRequest{}, &d)
-	if want := []agentbox.Isolation{agentbox.GVisor}; !slices.Equal(d.working, want) || !strings.Contains(d.checks[1].Detail, "emulated") {
+	if want := []agentbox.Isolation{agentbox.GVisor}; !slices.Equal(d.working, want) || !strings.Contains(d.checks[1].Detail, "emulated") || !d.emulated {
 		t.Errorf("%v work for who asks for nothing, want %v: %v", d.working, want, d.checks)
 	}
 }

@@ -7,10 +7,13 @@ import (
 	"strings"
 
 	"github.com/sirupsen/logrus"
+
+	"agentbox/agentbox/lima"
 )
 
 // emulate has QEMU emulate the processor where KVM can be opened but does not run, as on some hosts
-// that are virtual machines themselves. Lima looks only whether /dev/kvm exists, and QEMU then ends.
+// that are virtual machines themselves. Lima looks only whether /dev/kvm exists, and QEMU then ends, or runs a
+// guest that never comes up: who starts us knows the latter.
 func emulate(ctx context.Context, arch string) (slow bool, err error) {
 	qemu, machine := "qemu-system-"+arch, "virt"
 	if arch == "x86_64" {
@@ -21,7 +24,7 @@ func emulate(ctx context.Context, arch string) (slow bool, err error) {
 	}
 	try := exec.CommandContext(ctx, qemu, "-accel", "kvm", "-machine", machine, "-cpu", "host", "-nodefaults", "-display", "none", "-S", "-monitor", "stdio")
 	try.Stdin = strings.NewReader("quit\n")
-	if try.Run() == nil {
+	if os.Getenv(lima.Emulate) == "" && try.Run() == nil {
 		return false, nil
 	}
 	logrus.Info("KVM does not run here, so the machine is emulated: it computes slowly")
