@@ -112,12 +112,13 @@ func (p *pack) offset(n int64) (int64, error) {
 // packed reads the object at a place of a pack, and what it builds on.
 func (s *Store) packed(p *pack, at, most int64, depth int) (Object, error) {
 	var deltas [][]byte
+	var z inflater
 	for ; depth < maxChain; depth++ {
 		if at < packHead || at >= p.size {
 			return Object{}, errors.New("an object outside of its pack")
 		}
 		in := bufio.NewReaderSize(io.NewSectionReader(p.data, at, p.size-at), 1<<16)
-		e, err := readEntry(in, most)
+		e, err := z.readEntry(in, most)
 		if err != nil {
 			return Object{}, err
 		}
@@ -154,7 +155,10 @@ type source interface {
 	io.ByteReader
 }
 
-func readEntry(in source, most int64) (e entry, err error) {
+// inflater reads entries, one after the other.
+type inflater struct{ z io.ReadCloser }
+
+func (i *inflater) readEntry(in source, most int64) (e entry, err error) {
 	b, err := in.ReadByte()
 	e.kind = Kind(b >> 4 & 7)
 	size := uint64(b & 15)
@@ -182,11 +186,15 @@ func readEntry(in source, most int64) (e entry, err error) {
 	if size > uint64(most) {
 		return e, errLarge
 	}
-	z, err := zlib.NewReader(in)
+	if i.z == nil {
+		i.z, err = zlib.NewReader(in)
+	} else {
+		err = i.z.(zlib.Resetter).Reset(in, nil)
+	}
 	if err != nil {
 		return e, err
 	}
-	e.content, err = readAll(z, int64(size), most)
+	e.content, err = readAll(i.z, int64(size), most)
 	return e, err
 }
 

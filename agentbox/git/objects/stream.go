@@ -17,17 +17,15 @@ import (
 func ReadPack(r io.Reader, most int64, base func(ID) (Object, error), each func(Object) error) error {
 	whole := &summed{r: r, sum: sha1.New()}
 	in := bufio.NewReaderSize(whole, 1<<18)
-	head := make([]byte, packHead)
-	if _, err := io.ReadFull(in, head); err != nil {
+	n, err := readPackHead(in)
+	if err != nil {
 		return err
 	}
-	if string(head[:8]) != "PACK\x00\x00\x00\x02" {
-		return errors.New("a pack of another version")
-	}
 	seen := map[int64]Object{}
-	for range binary.BigEndian.Uint32(head[8:]) {
+	var z inflater
+	for range n {
 		at := whole.n - int64(in.Buffered())
-		e, err := readEntry(in, most)
+		e, err := z.readEntry(in, most)
 		if err != nil {
 			return err
 		}
@@ -54,6 +52,23 @@ func ReadPack(r io.Reader, most int64, base func(ID) (Object, error), each func(
 			return err
 		}
 	}
+	return endOfPack(in, whole)
+}
+
+// readPackHead reads how many objects a pack has.
+func readPackHead(in io.Reader) (n uint32, err error) {
+	head := make([]byte, packHead)
+	if _, err := io.ReadFull(in, head); err != nil {
+		return 0, err
+	}
+	if string(head[:8]) != "PACK\x00\x00\x00\x02" {
+		return 0, errors.New("a pack of another version")
+	}
+	return binary.BigEndian.Uint32(head[8:]), nil
+}
+
+// endOfPack reads what follows the objects, which has to be the sum of all.
+func endOfPack(in io.Reader, whole *summed) error {
 	if n, err := io.Copy(io.Discard, in); err != nil || n != sha1.Size || !bytes.Equal(whole.sum.Sum(nil), whole.last) {
 		return fmt.Errorf("a pack with a wrong sum, or with more behind it: %w", errors.Join(err, errDelta))
 	}
