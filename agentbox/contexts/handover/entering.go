@@ -48,6 +48,7 @@ func (h *Handover) pull(ctx context.Context, req api.ContextRef, progress agentb
 		return p.out, err
 	}
 	p.peer, p.whose, p.out.From = theirs.Announcer, theirs.Owner, h.Peers.Name(theirs.Announcer)
+	h.Boxes.Policies.LookAhead()
 	if !req.Live { // what moves brings its own files, and waits until the disk has them and all others
 		h.Sources.CopyAhead(theirs.Project)
 	}

@@ -237,6 +237,16 @@ func (ps *Policies) machineLayer(ctx context.Context, root string, environ []str
 	return registries.Layer(found), nil
 }
 
+// LookAhead asks the tools of this machine where packages come from, unless their answer is known. Whoever
+// makes a first box waits for that, and may do something else meanwhile.
+func (ps *Policies) LookAhead() {
+	ps.running.Go(func() {
+		if _, err := ps.Registries.Known(ps.ctx, os.Environ(), nil); err != nil {
+			ps.Log.Warn("cannot look up the registries of this machine", "error", err) // the box says so, too
+		}
+	})
+}
+
 // Enforce puts the present policy of a box in force in its machine. If it fails, the machine keeps
 // its policy; a fresh machine has none, and nothing leaves it.
 func (ps *Policies) Enforce(ctx context.Context, m Machine, s Subject) error {
