@@ -227,11 +227,7 @@ devcontainer-cli: build/longest ## compare our reader of devcontainer.json with 
 
 # Without its own limit, minimizing one input takes the whole half minute, and nothing is tried meanwhile.
 fuzz: ## every fuzz target, half a minute each
-	@for pkg in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -short -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-			echo "$$pkg $$target"; $(GO) test -short -run '^$$' -fuzz "^$$target$$" -fuzztime 30s -fuzzminimizetime 20x $$pkg || exit 1; \
-		done; \
-	done
+	@$(WITHGO) tools/fuzz 30s $$($(GO) list ./...)
 
 deps: ## install what running boxes needs
 	@tools/deps run >/dev/null
