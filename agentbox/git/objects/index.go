@@ -191,7 +191,8 @@ func (x *indexing) entry(one *indexed) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	var z inflater
+	z := inflaters.Get().(*inflater)
+	defer inflaters.Put(z)
 	return z.readEntry(bytes.NewReader(b), maxIndexedSize)
 }
 

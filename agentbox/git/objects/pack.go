@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"sort"
+	"sync"
 )
 
 // pack is a pack of a repository, and its index of version 2.
@@ -112,7 +113,8 @@ func (p *pack) offset(n int64) (int64, error) {
 // packed reads the object at a place of a pack, and what it builds on.
 func (s *Store) packed(p *pack, at, most int64, depth int) (Object, error) {
 	var deltas [][]byte
-	var z inflater
+	z := inflaters.Get().(*inflater)
+	defer inflaters.Put(z)
 	for ; depth < maxChain; depth++ {
 		if at < packHead || at >= p.size {
 			return Object{}, errors.New("an object outside of its pack")
@@ -155,8 +157,10 @@ type source interface {
 	io.ByteReader
 }
 
-// inflater reads entries, one after the other.
+// inflater reads entries, one after the other. A new one is made of 40 KB.
 type inflater struct{ z io.ReadCloser }
+
+var inflaters = sync.Pool{New: func() any { return new(inflater) }}
 
 func (i *inflater) readEntry(in source, most int64) (e entry, err error) {
 	b, err := in.ReadByte()

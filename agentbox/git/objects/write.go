@@ -16,11 +16,15 @@ type PackWriter struct {
 	to  *bufio.Writer
 	sum hash.Hash
 	out io.Writer // both
+	in  *bufio.Reader
+
+	stored bool                 // compress nothing
+	z      map[int]*zlib.Writer // by level: each has half a megabyte
 }
 
 // NewPackWriter begins a pack of n objects.
 func NewPackWriter(w io.Writer, n int) (*PackWriter, error) {
-	p := &PackWriter{to: bufio.NewWriterSize(w, 1<<18), sum: sha1.New()}
+	p := &PackWriter{to: bufio.NewWriterSize(w, 1<<18), sum: sha1.New(), in: bufio.NewReaderSize(nil, sample), z: map[int]*zlib.Writer{}}
 	p.out = io.MultiWriter(p.sum, p.to)
 	_, err := p.out.Write(binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(n)))
 	return p, err
@@ -48,9 +52,10 @@ func (p *PackWriter) Close() error {
 	return p.to.Flush()
 }
 
-// WritePack writes a pack of whole objects.
+// WritePack writes a pack of whole objects, not compressed: for a reader on this machine.
 func WritePack(w io.Writer, all []Object) error {
 	out, err := NewPackWriter(w, len(all))
+	out.stored = true
 	for _, o := range all {
 		if err == nil {
 			err = out.Write(o.Kind, len(o.Content), bytes.NewReader(o.Content))
@@ -77,23 +82,33 @@ const sample = 32 << 10
 // deflate writes what follows a head. What does not become smaller, as pictures do not, is not compressed:
 // that takes most of the time.
 func (p *PackWriter) deflate(content io.Reader) error {
-	in := bufio.NewReaderSize(content, sample)
-	first, _ := in.Peek(sample) // its error comes again
+	p.in.Reset(content)
+	first, _ := p.in.Peek(sample) // its error comes again
 	level := zlib.BestSpeed
-	if len(first) == sample && deflatedSize(first) > sample*31/32 {
+	if p.stored || len(first) == sample && p.deflatedSize(first) > sample*31/32 {
 		level = zlib.NoCompression
 	}
-	z, _ := zlib.NewWriterLevel(p.out, level) // the level is one
-	if _, err := io.Copy(z, in); err != nil {
+	z := p.deflater(p.out, level)
+	if _, err := io.Copy(z, p.in); err != nil {
 		return err
 	}
 	return z.Close()
 }
 
-func deflatedSize(text []byte) int {
+func (p *PackWriter) deflater(w io.Writer, level int) *zlib.Writer {
+	z := p.z[level]
+	if z == nil {
+		z, _ = zlib.NewWriterLevel(w, level) // the level is one
+		p.z[level] = z
+	}
+	z.Reset(w)
+	return z
+}
+
+func (p *PackWriter) deflatedSize(text []byte) int {
 	var b bytes.Buffer
-	z, _ := zlib.NewWriterLevel(&b, zlib.BestSpeed) // the level is one, and a buffer takes all
-	_, _ = z.Write(text)
+	z := p.deflater(&b, zlib.BestSpeed)
+	_, _ = z.Write(text) // a buffer takes all
 	_ = z.Close()
 	return b.Len()
 }
