@@ -230,14 +230,6 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
 }
 
-// index adds the objects of a pack that this host made.
-func (m mirror) index(ctx context.Context, pack func(context.Context, io.Writer) error) error {
-	return mirrorError(background.Pipe(ctx, pack, func(ctx context.Context, r io.Reader) error {
-		_, err := m.git(ctx, r, "index-pack", "--stdin", "--fix-thin")
-		return err
-	}))
-}
-
 // promised is a file in a mirror that once got the history of a partial clone, so that objects of
 // commits that it has may be missing.
 const promised = "agentbox-partial"

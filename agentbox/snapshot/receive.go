@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,16 +37,14 @@ func (m mirror) receivePack(ctx context.Context, pack io.Reader, limit int64, pa
 // receive is receivePack, and shows the directory of the objects that were accepted before they are in the
 // mirror.
 func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partial bool, tips []string, show func(dir string)) error {
-	// Inside the mirror, so that adopting a pack is a rename.
-	quarantine, err := os.MkdirTemp(m.dir, "incoming-")
+	quarantine, env, err := m.quarantine()
 	if err != nil {
-		return mirrorError(err)
+		return err
 	}
 	defer os.RemoveAll(quarantine)
-	env := []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
 	loose := m.unpack(ctx, quarantine, env, pack, limit)
 	if !loose {
-		if err := m.indexPack(ctx, quarantine, env, bufio.NewReader(pack), limit); err != nil {
+		if err := m.indexPack(ctx, quarantine, env, bufio.NewReader(pack), limit, false); err != nil {
 			return packError(err, limit)
 		}
 	}
@@ -65,6 +64,31 @@ func (m mirror) receive(ctx context.Context, pack io.Reader, limit int64, partia
 		return mirrorError(objects.MoveLoose(quarantine, filepath.Join(m.dir, "objects")))
 	}
 	return m.movePacks(filepath.Join(quarantine, "pack"))
+}
+
+// quarantine makes a directory of objects that are not in the mirror yet, and the environment for git to use
+// both. It is inside the mirror, so that adopting a pack is a rename.
+func (m mirror) quarantine() (dir string, env []string, err error) {
+	if dir, err = os.MkdirTemp(m.dir, "incoming-"); err != nil {
+		return "", nil, mirrorError(err)
+	}
+	return dir, []string{"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}, nil
+}
+
+// index adds the objects of a pack that this host made.
+func (m mirror) index(ctx context.Context, pack func(context.Context, io.Writer) error) error {
+	dir, env, err := m.quarantine()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	err = background.Pipe(ctx, pack, func(ctx context.Context, r io.Reader) error {
+		return m.indexPack(ctx, dir, env, bufio.NewReader(r), math.MaxInt64-1, true)
+	})
+	if err != nil {
+		return mirrorError(err)
+	}
+	return m.movePacks(filepath.Join(dir, "pack"))
 }
 
 // unpack makes a file of each object of a pack that has few and can be read again, and tells whether it has:
@@ -101,12 +125,13 @@ func (m mirror) unpack(ctx context.Context, quarantine string, env []string, pac
 // errManyObjects is why a pack stays one.
 var errManyObjects = errors.New("it has many objects")
 
-// indexPack puts a pack into the quarantine, with its index, after each of its objects was checked. One of few
+// indexPack puts a pack into the quarantine, with its index, after each of its objects was checked, unless this
+// host made it, as own says. One of few
 // objects, hence large ones if it takes time at all, is indexed here while it comes: git uses one processor
 // for that, and hashes everything twice. git checks what is no file, and does what is left to it.
-func (m mirror) indexPack(ctx context.Context, quarantine string, env []string, pack *bufio.Reader, limit int64) error {
+func (m mirror) indexPack(ctx context.Context, quarantine string, env []string, pack *bufio.Reader, limit int64, own bool) error {
 	if head, err := pack.Peek(12); err != nil || binary.BigEndian.Uint32(head[8:]) > objects.MaxIndexed {
-		return m.gitIndexPack(ctx, env, pack, limit)
+		return m.gitIndexPack(ctx, env, pack, limit, own)
 	}
 	dir := filepath.Join(quarantine, "pack")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -127,7 +152,12 @@ func (m mirror) indexPack(ctx context.Context, quarantine string, env []string, 
 		return nil
 	})
 	if err == nil {
-		return m.check(ctx, quarantine, structure)
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return mirrorError(raw.Sync()) })
+		if !own {
+			g.Go(func() error { return m.check(ctx, quarantine, structure) })
+		}
+		return g.Wait()
 	}
 	if _, err := io.Copy(raw, io.LimitReader(pack, limit+1)); err != nil {
 		return mirrorError(err)
@@ -136,14 +166,17 @@ func (m mirror) indexPack(ctx context.Context, quarantine string, env []string, 
 		return mirrorError(err)
 	}
 	// By a pipe: of a file, git refuses one with more behind the pack.
-	return errors.Join(m.gitIndexPack(ctx, env, bufio.NewReader(raw), limit), mirrorError(os.Remove(raw.Name())))
+	return errors.Join(m.gitIndexPack(ctx, env, bufio.NewReader(raw), limit, own), mirrorError(os.Remove(raw.Name())))
 }
 
 // gitIndexPack is indexPack by git.
-func (m mirror) gitIndexPack(ctx context.Context, env []string, pack io.Reader, limit int64) error {
+func (m mirror) gitIndexPack(ctx context.Context, env []string, pack io.Reader, limit int64, own bool) error {
 	// To compress again what deltas build on would take longer than all the rest.
-	_, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard,
-		Args: []string{"-c", "core.compression=0", "index-pack", "--stdin", "--fix-thin", fsckOptions, fmt.Sprintf("--max-input-size=%d", limit)}})
+	args := []string{"-c", "core.compression=0", "index-pack", "--stdin", "--fix-thin", fmt.Sprintf("--max-input-size=%d", limit)}
+	if !own {
+		args = append(args, fsckOptions)
+	}
+	_, _, err := m.Run(ctx, git.Call{Env: env, Stdin: pack, Stdout: io.Discard, Args: args})
 	return err
 }
 

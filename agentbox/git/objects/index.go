@@ -30,7 +30,8 @@ var errIndexed = errors.New("a pack that is not indexed here")
 
 // Index writes a pack that it reads, and its index, into a directory of packs, as git index-pack does. Objects
 // are hashed while the pack comes, as many at once as there are processors; most is how many bytes the pack
-// has at most. structure is given each commit, tree and tag, in no order, one at a time.
+// has at most. structure is given each commit, tree and tag, in no order, one at a time. raw becomes the pack;
+// it is for the caller to sync.
 //
 // After an error all that was read of r is in raw, a new file, and nothing else is there. Not read are deltas
 // on objects that are named or are not in the pack, an object twice, and more or larger objects than usual.
@@ -207,7 +208,7 @@ func (x *indexing) write(sum []byte) error {
 	index := name + ".idx"
 	err = writeSynced(index, text)
 	if err == nil {
-		err = errors.Join(x.raw.Chmod(0o444), x.raw.Sync())
+		err = x.raw.Chmod(0o444)
 	}
 	if err == nil {
 		err = os.Rename(x.raw.Name(), name+".pack")
