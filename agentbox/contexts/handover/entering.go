@@ -57,6 +57,8 @@ func (h *Handover) pull(ctx context.Context, req api.ContextRef, progress agentb
 	}
 	all, inner := errgroup.WithContext(ctx)
 	all.Go(func() error { return p.work(inner, theirs, req.Directory) })
+	// The kind that its box has is that of ours, as a rule: a home's first look at one takes half a second.
+	all.Go(func() error { _, _ = h.Boxes.Kinds().Probe(inner, p.out.Identity.Isolation, false); return inner.Err() })
 	var image, setup error
 	all.Go(func() error { image = p.image(inner); return inner.Err() })
 	all.Go(func() error { setup = p.setup(inner); return inner.Err() })
@@ -188,20 +190,22 @@ func (p *pulling) work(ctx context.Context, theirs team.AnnouncedContext, direct
 			return err
 		}
 	}
-	var historyBytes int64
-	if lacksHistory {
-		if historyBytes, err = p.history(ctx, nameOf(theirs), dir); err != nil {
-			return err
-		}
-	}
-	p.did(api.PartCommits, begun, historyBytes, cmp.Or(d.Branch, "no branch")+" at "+short(d.Head))
-	begun = time.Now()
+	var work io.ReadCloser
+	var workBytes, historyBytes int64
+	both, inner := errgroup.WithContext(ctx)
 	// The pack is here whether or not the mirror needs it, so that the snapshot is whole.
-	work, workBytes, err := p.pack(ctx, p.snap.Work, layers.AnySize)
+	both.Go(func() (err error) { work, workBytes, err = p.pack(inner, p.snap.Work, layers.AnySize); return err })
+	if lacksHistory {
+		both.Go(func() (err error) { historyBytes, err = p.history(inner, nameOf(theirs), dir); return err })
+	}
+	if err = both.Wait(); work != nil {
+		defer work.Close()
+	}
 	if err != nil {
 		return err
 	}
-	defer work.Close()
+	p.did(api.PartCommits, begun, historyBytes, cmp.Or(d.Branch, "no branch")+" at "+short(d.Head))
+	begun = time.Now()
 	if lacksWork {
 		if err := d.Receive(ctx, dir, nil, work); err != nil {
 			return err
