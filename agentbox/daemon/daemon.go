@@ -275,7 +275,10 @@ func (d *daemon) entries() entries.Entries {
 }
 
 func (d *daemon) membership() membership.Membership {
-	return membership.Membership{Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf, Ready: d.handover.Ahead.Ready}
+	return membership.Membership{
+		Mesh: d.shares.mesh, Err: d.shares.noMesh, Team: d.shares.team, BlobName: d.entries().NameOf, Ready: d.handover.Ahead.Ready,
+		Joined: d.boxes.Policies.LookAhead,
+	}
 }
 
 func (d *daemon) evidence() tasks.Evidence {

@@ -26,6 +26,8 @@ type Membership struct {
 	BlobName func(ctx context.Context, manifest agentbox.Digest) string
 	// Ready returns what tells whether what a context of a member began with is here; nil: nothing is.
 	Ready func() func(owner, id string) bool
+	// Joined is called when this machine has joined a team, in which a context may be entered soon; it may be nil.
+	Joined func()
 }
 
 // Handle registers the calls.
@@ -87,6 +89,9 @@ func (m Membership) Invite(_ context.Context, req api.MeshInviteRequest, _ agent
 func (m Membership) Join(ctx context.Context, req api.MeshJoinRequest, _ agentbox.Progress) (api.MeshStatus, error) {
 	if err := m.Mesh.Join(ctx, req.Token, req.Name, req.Listen); err != nil {
 		return api.MeshStatus{}, err
+	}
+	if m.Joined != nil {
+		m.Joined()
 	}
 	return m.Show(ctx, api.None{}, nil)
 }
