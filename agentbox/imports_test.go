@@ -192,7 +192,7 @@ func TestGuestAgentImportsLittle(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
-	allowed := []string{"agentbox/vmm/guest", "agentbox/vmm/console", "agentbox/vmm/container/launch", "agentbox/vmm/container/plan", "agentbox/vmm/hostdir/give", "agentbox/vmm/nsinit", "agentbox/vmm/unmap", "agentbox/agentbox/git/index", "agentbox/agentbox/git/objects", "github.com/pjbgf/sha1cd", "github.com/klauspost/cpuid", "golang.org/x/sys", "golang.org/x/crypto", "github.com/pkg/sftp", "github.com/kr/fs"}
+	allowed := []string{"agentbox/vmm/guest", "agentbox/vmm/console", "agentbox/vmm/container/launch", "agentbox/vmm/container/plan", "agentbox/vmm/hostdir/give", "agentbox/vmm/nsinit", "agentbox/vmm/unmap", "agentbox/agentbox/git/index", "agentbox/agentbox/git/objects", "github.com/pjbgf/sha1cd", "github.com/klauspost/cpuid", "golang.org/x/sync/errgroup", "golang.org/x/sys", "golang.org/x/crypto", "github.com/pkg/sftp", "github.com/kr/fs"}
 	for imp := range strings.FieldsSeq(string(out)) {
 		ok := false
 		for _, a := range allowed {

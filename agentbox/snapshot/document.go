@@ -217,6 +217,13 @@ func (d Document) WriteHistory(ctx context.Context, dir string, w io.Writer, the
 	if err != nil {
 		return err
 	}
+	if len(known) == 0 && !d.Partial {
+		if pack := m.historyPack(d.Base); pack != nil {
+			defer pack.Close()
+			_, err := io.Copy(w, pack)
+			return err
+		}
+	}
 	return git.PackAll(ctx, m, w, []string{d.Base}, d.Partial, slices.Sorted(maps.Keys(known))...)
 }
 

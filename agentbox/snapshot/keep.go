@@ -19,6 +19,7 @@ import (
 	"agentbox/agentbox"
 	"agentbox/agentbox/bounded"
 	"agentbox/agentbox/git"
+	"agentbox/agentbox/host/keyed"
 	"agentbox/agentbox/workspace"
 )
 
@@ -214,12 +215,16 @@ func (k *keepRun) prepare(ctx context.Context) error {
 	return k.begin(ctx)
 }
 
+// seeding is held, by the directory of a mirror, while that gets a history.
+var seeding keyed.Locks
+
 // seedBase copies the base from the checkout to the mirror, so that the box sends only new
 // objects. This is an optimisation, so its failure is not an error.
 func (k *keepRun) seedBase(ctx context.Context) error {
 	if k.req.Base == "" {
 		return nil
 	}
+	defer seeding.Lock(k.mirror.dir)() // two at once would bring a history twice
 	have, err := k.mirror.has(ctx, k.req.Base)
 	if err != nil || k.repo == nil {
 		return err

@@ -222,9 +222,14 @@ func (m mirror) seed(ctx context.Context, repo workspace.Repo, commit string) er
 			return mirrorError(err)
 		}
 	}
-	if err := m.index(ctx, func(ctx context.Context, w io.Writer) error {
+	err = m.index(ctx, func(ctx context.Context, w io.Writer) error {
 		return pack(ctx, view, w, commit, slices.Collect(maps.Keys(known))...)
-	}); err != nil {
+	}, func(packs string) {
+		if len(have) == 0 && !repo.Partial() {
+			_ = m.keepHistory(packs, commit) // it is only faster with it
+		}
+	})
+	if err != nil {
 		return err
 	}
 	return m.setRefs(ctx, map[string]string{basesRef + commit: commit})
@@ -271,7 +276,7 @@ func (m mirror) complete(ctx context.Context, repo workspace.Repo, commit string
 	if len(present) == 0 {
 		return nil
 	}
-	return m.index(ctx, func(ctx context.Context, w io.Writer) error { return git.PackObjects(ctx, view, w, present) })
+	return m.index(ctx, func(ctx context.Context, w io.Writer) error { return git.PackObjects(ctx, view, w, present) }, func(string) {})
 }
 
 // shallowMutex serialises the changes of all mirrors' shallow files, each of which reads the file

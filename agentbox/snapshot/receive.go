@@ -75,8 +75,8 @@ func (m mirror) quarantine() (dir string, env []string, err error) {
 	return dir, []string{"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}, nil
 }
 
-// index adds the objects of a pack that this host made.
-func (m mirror) index(ctx context.Context, pack func(context.Context, io.Writer) error) error {
+// index adds the objects of a pack that this host made, and shows the directory of packs that has it before.
+func (m mirror) index(ctx context.Context, pack func(context.Context, io.Writer) error, show func(packs string)) error {
 	dir, env, err := m.quarantine()
 	if err != nil {
 		return err
@@ -88,7 +88,9 @@ func (m mirror) index(ctx context.Context, pack func(context.Context, io.Writer)
 	if err != nil {
 		return mirrorError(err)
 	}
-	return m.movePacks(filepath.Join(dir, "pack"))
+	packs := filepath.Join(dir, "pack")
+	show(packs)
+	return m.movePacks(packs)
 }
 
 // unpack makes a file of each object of a pack that has few and can be read again, and tells whether it has:

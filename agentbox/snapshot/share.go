@@ -58,6 +58,19 @@ func (m mirror) keepHistory(dir, commit string) error {
 	return errors.Join(os.RemoveAll(all), os.Mkdir(all, 0o700), os.Rename(fresh, filepath.Join(all, commit)))
 }
 
+// historyPack opens the pack of a commit's history; nil if there is none.
+func (m mirror) historyPack(commit string) *os.File {
+	names, err := filepath.Glob(filepath.Join(m.dir, historyDir, commit, "pack-*.pack"))
+	if err != nil || len(names) != 1 {
+		return nil
+	}
+	f, err := os.Open(names[0])
+	if err != nil {
+		return nil
+	}
+	return f
+}
+
 // linkPacks links the packs of a directory into another one; the index of each is last.
 func linkPacks(from, to string) error {
 	n := 0

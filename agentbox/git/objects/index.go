@@ -36,19 +36,19 @@ var errIndexed = errors.New("a pack that is not indexed here")
 // After an error all that was read of r is in raw, a new file, and nothing else is there. Not read are deltas
 // on objects that are named or are not in the pack, an object twice, and more or larger objects than usual.
 func Index(ctx context.Context, r io.Reader, raw *os.File, most int64, structure func(Object) error) error {
-	x := &indexing{raw: raw, structure: structure, kids: map[int64][]int{}}
+	ix := &indexing{raw: raw, structure: structure, kids: map[int64][]int{}}
 	whole := &summed{r: io.TeeReader(io.LimitReader(r, most+1), raw), sum: sha1.New()}
-	err := x.readAll(ctx, whole)
+	err := ix.readAll(ctx, whole)
 	if err == nil && whole.n > most {
 		err = errLarge
 	}
 	if err != nil {
 		return err
 	}
-	if err := x.resolveAll(ctx); err != nil {
+	if err := ix.resolveAll(ctx); err != nil {
 		return err
 	}
-	return x.write(whole.last)
+	return ix.write(whole.last)
 }
 
 // indexing is one call of Index.
@@ -70,7 +70,7 @@ type indexed struct {
 }
 
 // readAll reads the pack once, and hashes what is no delta.
-func (x *indexing) readAll(ctx context.Context, whole *summed) error {
+func (ix *indexing) readAll(ctx context.Context, whole *summed) error {
 	in := bufio.NewReaderSize(whole, 1<<18)
 	n, err := readPackHead(in)
 	if err == nil && n > MaxIndexed {
@@ -79,11 +79,11 @@ func (x *indexing) readAll(ctx context.Context, whole *summed) error {
 	if err != nil {
 		return err
 	}
-	x.entries = make([]indexed, n)
+	ix.entries = make([]indexed, n)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	var z inflater
-	for i := range x.entries {
+	for i := range ix.entries {
 		at := whole.n - int64(in.Buffered())
 		e, err := z.readEntry(in, maxIndexedSize)
 		if err == nil && e.kind == nameDelta {
@@ -92,23 +92,23 @@ func (x *indexing) readAll(ctx context.Context, whole *summed) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return errors.Join(err, g.Wait())
 		}
-		one := &x.entries[i]
+		one := &ix.entries[i]
 		*one = indexed{at: at, end: whole.n - int64(in.Buffered()), delta: e.kind == offsetDelta}
 		if one.delta {
-			x.kids[at-e.back] = append(x.kids[at-e.back], i)
+			ix.kids[at-e.back] = append(ix.kids[at-e.back], i)
 			continue
 		}
-		g.Go(func() error { return x.add(one, Object{e.kind, e.content}) })
+		g.Go(func() error { return ix.add(one, Object{e.kind, e.content}) })
 	}
 	return errors.Join(endOfPack(in, whole), g.Wait())
 }
 
 // add finds out the name of an object, and the sum of its bytes in the pack.
-func (x *indexing) add(one *indexed, o Object) (err error) {
+func (ix *indexing) add(one *indexed, o Object) (err error) {
 	if one.id, err = o.ID(); err != nil {
 		return err
 	}
-	b, err := x.bytes(one)
+	b, err := ix.bytes(one)
 	if err != nil {
 		return err
 	}
@@ -116,42 +116,42 @@ func (x *indexing) add(one *indexed, o Object) (err error) {
 	if o.Kind == Blob {
 		return nil
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.structure(o)
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	return ix.structure(o)
 }
 
 // bytes are those of an object in the pack.
-func (x *indexing) bytes(one *indexed) ([]byte, error) {
+func (ix *indexing) bytes(one *indexed) ([]byte, error) {
 	b := make([]byte, one.end-one.at)
-	_, err := x.raw.ReadAt(b, one.at)
+	_, err := ix.raw.ReadAt(b, one.at)
 	return b, err
 }
 
 // resolveAll makes the objects that are deltas, of each object that others build on at once.
-func (x *indexing) resolveAll(ctx context.Context) error {
+func (ix *indexing) resolveAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	var resolved int
-	for i := range x.entries {
-		one := &x.entries[i]
-		if one.delta || len(x.kids[one.at]) == 0 {
+	for i := range ix.entries {
+		one := &ix.entries[i]
+		if one.delta || len(ix.kids[one.at]) == 0 {
 			continue
 		}
 		g.Go(func() error {
-			e, err := x.entry(one)
+			e, err := ix.entry(one)
 			if err != nil {
 				return err
 			}
-			n, err := x.resolve(ctx, one, Object{e.kind, e.content}, len(e.content))
-			x.mu.Lock()
-			defer x.mu.Unlock()
+			n, err := ix.resolve(ctx, one, Object{e.kind, e.content}, len(e.content))
+			ix.mu.Lock()
+			defer ix.mu.Unlock()
 			resolved += n
 			return err
 		})
 	}
 	err := g.Wait()
-	for _, kids := range x.kids {
+	for _, kids := range ix.kids {
 		resolved -= len(kids)
 	}
 	if err == nil && resolved != 0 {
@@ -162,10 +162,10 @@ func (x *indexing) resolveAll(ctx context.Context) error {
 
 // resolve makes what builds on an object, and counts that. path are the bytes of all that it builds on, which
 // are held meanwhile.
-func (x *indexing) resolve(ctx context.Context, base *indexed, o Object, path int) (n int, err error) {
-	for _, i := range x.kids[base.at] {
-		one := &x.entries[i]
-		e, err := x.entry(one)
+func (ix *indexing) resolve(ctx context.Context, base *indexed, o Object, path int) (n int, err error) {
+	for _, i := range ix.kids[base.at] {
+		one := &ix.entries[i]
+		e, err := ix.entry(one)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return n, err
 		}
@@ -174,12 +174,12 @@ func (x *indexing) resolve(ctx context.Context, base *indexed, o Object, path in
 			err = errIndexed
 		}
 		if err == nil {
-			err = x.add(one, made)
+			err = ix.add(one, made)
 		}
 		if err != nil {
 			return n, err
 		}
-		more, err := x.resolve(ctx, one, made, path+len(made.Content))
+		more, err := ix.resolve(ctx, one, made, path+len(made.Content))
 		if n += 1 + more; err != nil {
 			return n, err
 		}
@@ -187,8 +187,8 @@ func (x *indexing) resolve(ctx context.Context, base *indexed, o Object, path in
 	return n, nil
 }
 
-func (x *indexing) entry(one *indexed) (entry, error) {
-	b, err := x.bytes(one)
+func (ix *indexing) entry(one *indexed) (entry, error) {
+	b, err := ix.bytes(one)
 	if err != nil {
 		return entry{}, err
 	}
@@ -198,20 +198,20 @@ func (x *indexing) entry(one *indexed) (entry, error) {
 }
 
 // write writes the index, in git's version 2, and gives the pack its name, which is its sum.
-func (x *indexing) write(sum []byte) error {
-	slices.SortFunc(x.entries, func(a, b indexed) int { return bytes.Compare(a.id[:], b.id[:]) })
-	name := filepath.Join(filepath.Dir(x.raw.Name()), fmt.Sprintf("pack-%x", sum))
-	text, err := x.index(sum)
+func (ix *indexing) write(sum []byte) error {
+	slices.SortFunc(ix.entries, func(a, b indexed) int { return bytes.Compare(a.id[:], b.id[:]) })
+	name := filepath.Join(filepath.Dir(ix.raw.Name()), fmt.Sprintf("pack-%x", sum))
+	text, err := ix.index(sum)
 	if err != nil {
 		return err
 	}
 	index := name + ".idx"
 	err = writeSynced(index, text)
 	if err == nil {
-		err = x.raw.Chmod(0o444)
+		err = ix.raw.Chmod(0o444)
 	}
 	if err == nil {
-		err = os.Rename(x.raw.Name(), name+".pack")
+		err = os.Rename(ix.raw.Name(), name+".pack")
 	}
 	if err != nil {
 		_ = os.Remove(index)
@@ -219,25 +219,25 @@ func (x *indexing) write(sum []byte) error {
 	return err
 }
 
-func (x *indexing) index(sum []byte) ([]byte, error) {
+func (ix *indexing) index(sum []byte) ([]byte, error) {
 	out := []byte("\xfftOc\x00\x00\x00\x02")
 	n := 0
 	for first := range 256 {
-		for ; n < len(x.entries) && int(x.entries[n].id[0]) <= first; n++ {
-			if n > 0 && x.entries[n].id == x.entries[n-1].id {
+		for ; n < len(ix.entries) && int(ix.entries[n].id[0]) <= first; n++ {
+			if n > 0 && ix.entries[n].id == ix.entries[n-1].id {
 				return nil, errIndexed
 			}
 		}
 		out = binary.BigEndian.AppendUint32(out, uint32(n))
 	}
-	for _, e := range x.entries {
+	for _, e := range ix.entries {
 		out = append(out, e.id[:]...)
 	}
-	for _, e := range x.entries {
+	for _, e := range ix.entries {
 		out = binary.BigEndian.AppendUint32(out, e.sum)
 	}
 	var far []byte
-	for _, e := range x.entries {
+	for _, e := range ix.entries {
 		at := uint32(e.at)
 		if e.at >= 1<<31 {
 			at = 1<<31 | uint32(len(far)/8)

@@ -108,8 +108,8 @@ func TestIndexLeavesToGit(t *testing.T) {
 
 // An index also knows objects beyond 2 GiB, which no test makes.
 func TestIndexOfFarObjects(t *testing.T) {
-	x := &indexing{entries: []indexed{{at: 12, id: ID{1}}, {at: 1 << 33, id: ID{2}}, {at: 1<<31 + 5, id: ID{3}}}}
-	text, err := x.index(make([]byte, 20))
+	ix := &indexing{entries: []indexed{{at: 12, id: ID{1}}, {at: 1 << 33, id: ID{2}}, {at: 1<<31 + 5, id: ID{3}}}}
+	text, err := ix.index(make([]byte, 20))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestIndexOfFarObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	for _, e := range x.entries {
+	for _, e := range ix.entries {
 		if at, ok, err := p.find(e.id); at != e.at || !ok || err != nil {
 			t.Errorf("%s is at %d, want %d: %v, %v", e.id, at, e.at, ok, err)
 		}
