@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const dirOnly = unix.O_DIRECTORY
+// through is how a directory is opened that only leads further.
+const dirOnly, through = unix.O_DIRECTORY, unix.O_RDONLY
 
-// openNoLinks refuses a link as the last component; the caller has checked those above.
+// openNoLinks refuses a link as any component.
 func openNoLinks(path string, flags int) (*os.File, error) {
-	return os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	return openEach(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY)
 }
