@@ -126,7 +126,7 @@ unraced: build/longest # the others
 
 # Without the packages whose tests need what is lacking there: filters of system calls, other users,
 # processes that begin in a control group, and a bound on the memory of git, which QEMU accepts and ignores.
-EMULATED = $(filter-out agentbox/check agentbox/home agentbox/place/ssh agentbox/resources/yielding agentbox/snapshot,$(TESTED))
+EMULATED = $(filter-out agentbox/check agentbox/home agentbox/place/ssh agentbox/resources/yielding agentbox/snapshot vmm/confine vmm/guest/agent vmm/hostdir/give vmm/qemu,$(TESTED))
 arm64: embedded ## unit tests for linux/arm64, emulated (Linux 6.7 or later; an hour on two CPUs)
 	export GOARCH=arm64 && umask 022 && TMPDIR=/tmp $(WITHGO) tools/arm64 go test -vet=off -short -timeout 60m $(BESIDE) $(addprefix ./,$(EMULATED))
 
