@@ -102,8 +102,8 @@ func (p *page) draw() {
 	p.drawPhases()
 }
 
-// drawStrips places each sample between two powers of ten of a millisecond. Rounded, since processors differ in
-// the last bit of a logarithm, and some add to a product without rounding that.
+// drawStrips places each sample between two powers of ten of a millisecond. Rounded, since processors differ
+// in the last bit of a logarithm.
 func (p *page) drawStrips(from, to float64) {
 	x := func(ms float64) int {
 		return labels + int(math.Round((1000-labels-20)*(math.Log10(max(ms, math.Pow(10, from)))-from)/(to-from)))

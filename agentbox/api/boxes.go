@@ -334,8 +334,8 @@ type DoctorReport struct {
 	Checks []Check `json:"checks"`
 	// Kinds are the kinds of isolation that work here. The first is the one that a new box gets.
 	Kinds []agentbox.Isolation `json:"kinds"`
-	// Emulated tells that QEMU runs guests here, but not by hardware virtualization: there is none, or a guest
-	// that was tried did not run.
+	// Emulated tells that QEMU runs guests here, but not by hardware virtualization: there is none, or a
+	// guest that was tried did not run.
 	Emulated bool `json:"emulated,omitempty"`
 }
 

@@ -51,7 +51,8 @@ type VM struct {
 	Home     string // LIMA_HOME
 	Name     string
 	Progress agentbox.Progress
-	// Emulated tells whether the processor has to be emulated although KVM can be opened; nil if nobody knows.
+	// Emulated tells whether the processor has to be emulated although KVM can be opened; nil if nobody
+	// knows.
 	Emulated func(context.Context) bool
 
 	emulate bool

@@ -127,10 +127,10 @@ func (m mirror) unpack(ctx context.Context, quarantine string, env []string, pac
 // errManyObjects is why a pack stays one.
 var errManyObjects = errors.New("it has many objects")
 
-// indexPack puts a pack into the quarantine, with its index, after each of its objects was checked, unless this
-// host made it, as own says. One of few
-// objects, hence large ones if it takes time at all, is indexed here while it comes: git uses one processor
-// for that, and hashes everything twice. git checks what is no file, and does what is left to it.
+// indexPack puts a pack into the quarantine, with its index, after each of its objects was checked, unless
+// this host made it, as own says. One of few objects, hence large ones if it takes time at all, is indexed
+// here while it comes: git uses one processor for that, and hashes everything twice. git checks what is no
+// file, and does what is left to it.
 func (m mirror) indexPack(ctx context.Context, quarantine string, env []string, pack *bufio.Reader, limit int64, own bool) error {
 	if head, err := pack.Peek(12); err != nil || binary.BigEndian.Uint32(head[8:]) > objects.MaxIndexed {
 		return m.gitIndexPack(ctx, env, pack, limit, own)

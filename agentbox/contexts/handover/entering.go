@@ -57,8 +57,8 @@ func (h *Handover) pull(ctx context.Context, req api.ContextRef, progress agentb
 	}
 	all, inner := errgroup.WithContext(ctx)
 	all.Go(func() error { return p.work(inner, theirs, req.Directory) })
-	// The kind that its box has is that of ours, as a rule. A home's first look at gVisor takes half a second; at
-	// a microVM it may take ten, which nobody waits for in vain.
+	// The kind that its box has is that of ours, as a rule. A home's first look at gVisor takes half a
+	// second; at a microVM it may take ten, which nobody waits for in vain.
 	if kind := p.out.Identity.Isolation; !agentbox.KindOf(kind).GuestKernel {
 		all.Go(func() error { _, _ = h.Boxes.Kinds().Probe(inner, kind, false); return inner.Err() })
 	}

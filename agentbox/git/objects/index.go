@@ -28,10 +28,10 @@ const maxIndexedSize, maxPath = 64 << 20, 256 << 20
 // errIndexed is why a pack is left to git.
 var errIndexed = errors.New("a pack that is not indexed here")
 
-// Index writes a pack that it reads, and its index, into a directory of packs, as git index-pack does. Objects
-// are hashed while the pack comes, as many at once as there are processors; most is how many bytes the pack
-// has at most. structure is given each commit, tree and tag, in no order, one at a time. raw becomes the pack;
-// it is for the caller to sync.
+// Index writes a pack that it reads, and its index, into a directory of packs, as git index-pack does.
+// Objects are hashed while the pack comes, as many at once as there are processors; most is how many bytes
+// the pack has at most. structure is given each commit, tree and tag, in no order, one at a time. raw becomes
+// the pack; it is for the caller to sync.
 //
 // After an error all that was read of r is in raw, a new file, and nothing else is there. Not read are deltas
 // on objects that are named or are not in the pack, an object twice, and more or larger objects than usual.

@@ -12,8 +12,8 @@ import (
 )
 
 // emulate has QEMU emulate the processor where KVM can be opened but does not run, as on some hosts
-// that are virtual machines themselves. Lima looks only whether /dev/kvm exists, and QEMU then ends, or runs a
-// guest that never comes up: who starts us knows the latter.
+// that are virtual machines themselves. Lima looks only whether /dev/kvm exists, and QEMU then ends, or
+// runs a guest that never comes up: who starts us knows the latter.
 func emulate(ctx context.Context, arch string) (slow bool, err error) {
 	qemu, machine := "qemu-system-"+arch, "virt"
 	if arch == "x86_64" {

@@ -26,7 +26,8 @@ type Membership struct {
 	BlobName func(ctx context.Context, manifest agentbox.Digest) string
 	// Ready returns what tells whether what a context of a member began with is here; nil: nothing is.
 	Ready func() func(owner, id string) bool
-	// Joined is called when this machine has joined a team, in which a context may be entered soon; it may be nil.
+	// Joined is called when this machine has joined a team, in which it may soon enter a context; it may be
+	// nil.
 	Joined func()
 }
 
